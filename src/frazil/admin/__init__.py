@@ -1,0 +1,1 @@
+"""The verbs an operator uses, as one protocol and its clients."""

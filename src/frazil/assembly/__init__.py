@@ -1,0 +1,1 @@
+"""The one place where rooms meet and tasks start."""

@@ -1,0 +1,1 @@
+"""Listen, decode, decide, handle, answer: the Kafka protocol over the log."""

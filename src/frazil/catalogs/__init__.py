@@ -1,0 +1,1 @@
+"""Iceberg catalogs behind one door: our committer, progress, expiry and manifest care."""

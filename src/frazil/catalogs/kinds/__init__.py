@@ -1,0 +1,1 @@
+"""Catalog back-ends, loaded by name."""

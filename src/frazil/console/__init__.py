@@ -1,0 +1,1 @@
+"""Web pages. Not built yet; its issue has not come."""

@@ -1,0 +1,1 @@
+"""Other servers. Not built yet; its issue has not come."""

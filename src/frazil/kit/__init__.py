@@ -1,0 +1,1 @@
+"""The words and small tools every room shares; no domain logic."""

@@ -1,0 +1,1 @@
+"""Slices of the log become Iceberg table snapshots."""

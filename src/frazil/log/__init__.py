@@ -1,0 +1,1 @@
+"""The partitioned log in objects: append, index, read, seal, retain, pins."""

@@ -1,0 +1,50 @@
+"""Values that say where records are: refs, bounds, slices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from frazil.kit.names import PartitionKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ref:
+    """Offsets ``[base, end)`` of one partition are the bytes ``[position, position + length)`` of one object."""
+
+    base: int
+    end: int
+    object_key: str
+    position: int
+    length: int
+    first_timestamp_ms: int
+    max_timestamp_ms: int
+    sealed: bool
+    """False: bundle bytes, whose batches carry no offsets yet and must pass ``records.patch`` (R31)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Log start offset and end offset (exclusive) of one partition. The end is high watermark and last stable offset."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """Whole patched batches of one partition; ``base`` ≤ the offset asked for < ``end`` unless ``data`` is empty."""
+
+    key: PartitionKey
+    base: int
+    end: int
+    data: bytes
+    bounds: Bounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """What a reader asks for: batches from ``offset`` on, about ``bytes_max`` bytes, at least one batch if there is one."""
+
+    key: PartitionKey
+    offset: int
+    bytes_max: int

@@ -1,0 +1,1 @@
+"""Metadata back-ends, loaded by name."""

@@ -1,0 +1,1 @@
+"""An object store as a few small verbs, with its back-ends."""

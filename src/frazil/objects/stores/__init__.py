@@ -1,0 +1,1 @@
+"""Object store back-ends, loaded by name."""

@@ -1,0 +1,1 @@
+"""Kubernetes. Not built yet; its issue has not come."""

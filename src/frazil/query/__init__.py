@@ -1,0 +1,1 @@
+"""One question over landed tables."""

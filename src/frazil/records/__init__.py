@@ -1,0 +1,1 @@
+"""Kafka v2 record batches: check, split, patch, scan, build, compress; pure."""

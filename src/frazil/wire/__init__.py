@@ -1,0 +1,1 @@
+"""Kafka frames and messages to bytes and back; pure."""
