@@ -1,0 +1,68 @@
+"""The whole settings tree. Each leaf's path is its YAML place, its flag and (upper-cased) its variable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from frazil.kit.settings import setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """Where data, metadata and tables live. Empty: under ``data_dir``."""
+
+    objects: str = setting("", "object store, for example file:///var/lib/frazil/objects; empty: data_dir/objects")
+    metadata: str = setting("", "metadata store, for example sqlite:///var/lib/frazil/metadata.db; empty: data_dir/metadata.db")
+    catalog: str = setting("", "Iceberg catalog, for example sql:///var/lib/frazil/catalog.db; empty: data_dir/catalog.db")
+    namespace: str = setting("default", "first path component of sealed segments ({namespace}/{topic}/{partition}/segment-….kfs)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """The Kafka side."""
+
+    id: int = setting(0, "broker id shown to clients, unique in the cluster", least=0)
+    host: str = setting("127.0.0.1", "address to listen on")
+    port: int = setting(9092, "port to listen on; 0 picks a free one and prints it", least=0)
+    advertised_host: str = setting("", "host that clients are told to connect to; empty: host")
+    advertised_port: int = setting(0, "port that clients are told to connect to; 0: port", least=0)
+    auto_create_topics: bool = setting(True, "create a topic when a client first asks for it")
+    default_partitions: int = setting(1, "partitions of a topic created without a number", least=1)
+    request_bytes_max: int = setting(100 * 1024 * 1024, "largest request frame accepted, bytes", least=1024)
+    buffer_bytes_max: int = setting(256 * 1024 * 1024, "produce bytes held before back-pressure, bytes", least=1024 * 1024)
+    cache_bytes: int = setting(256 * 1024 * 1024, "block cache for fetches, bytes", least=0)
+    flush_interval_ms: int = setting(0, "least time between two bundle cuts (0: none)", least=0)
+    flush_bytes: int = setting(8 * 1024 * 1024, "bytes that cut a bundle early", least=1024)
+    flush_inflight: int = setting(2, "bundles between cut and sequenced at once", least=1)
+    seal_interval_ms: int = setting(30_000, "time between two sealing passes", least=100)
+    seal_age_ms: int = setting(600_000, "age at which a bundle is sealed whatever it holds", least=0)
+    seal_bytes: int = setting(64 * 1024 * 1024, "unsealed bytes of a topic that are sealed before their age", least=1024)
+    retain_interval_ms: int = setting(60_000, "time between two retention and collection passes", least=100)
+    collect_grace_ms: int = setting(600_000, "how long an unreferenced object is kept", least=0)
+    pin_max_ms: int = setting(7 * 24 * 3600 * 1000, "how long a table that does not move may hold back retention", least=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingSettings:
+    """The Iceberg side."""
+
+    auto: bool = setting(True, "land every topic without a table of its own in {namespace}.{topic}")
+    namespace: str = setting("default", "Iceberg namespace of automatic tables")
+    commit_interval_ms: int = setting(5_000, "time between two commits of one table", least=1_000)
+    commit_bytes: int = setting(64 * 1024 * 1024, "raw bytes that commit before the interval", least=1024)
+    progress_idle_ms: int = setting(60_000, "how long progress without rows may wait", least=1_000)
+    call_timeout_ms: int = setting(30_000, "deadline of one catalog or object call", least=100)
+    snapshots_max: int = setting(100, "recent snapshots kept in a table", least=2)
+    data_grace_ms: int = setting(24 * 3600 * 1000, "age of an unreachable data file before it is deleted", least=0)
+    metadata_grace_ms: int = setting(600_000, "age of an unreachable metadata file before it is deleted", least=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrazilSettings:
+    """All of it."""
+
+    data_dir: str = setting(".frazil", "directory of the embedded stores")
+    log_level: str = setting("info", "debug, info, warning or error; messages go to stderr")
+    store: StoreSettings = field(default_factory=StoreSettings)
+    broker: BrokerSettings = field(default_factory=BrokerSettings)
+    landing: LandingSettings = field(default_factory=LandingSettings)

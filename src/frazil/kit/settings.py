@@ -1,0 +1,178 @@
+"""Settings as data: a tree of frozen dataclasses filled once from defaults < YAML < environment < flags.
+
+A leaf's name is its dotted path (``broker.flush_interval_ms``); its variable is derived from it
+(``FRAZIL_BROKER_FLUSH_INTERVAL_MS``). Unknown names are refused with the nearest known one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar, get_type_hints
+
+from frazil.kit.errors import Refused
+
+T = TypeVar("T")
+Scalar = str | int | float | bool
+S = TypeVar("S", str, int, float, bool)
+
+_TRUE = {"true", "yes", "on", "1"}
+_FALSE = {"false", "no", "off", "0"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """One leaf: where its value came from and what it is for. Secrets are masked."""
+
+    name: str
+    value: str
+    source: str
+    variable: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded(Generic[T]):
+    """The filled tree and the story of each leaf."""
+
+    settings: T
+    explained: tuple[Explained, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Leaf:
+    name: str
+    kind: type
+    default: Scalar
+    about: str
+    secret: bool
+    least: float | None
+
+    @property
+    def variable(self) -> str:
+        return "FRAZIL_" + self.name.upper().replace(".", "_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What the process was given: parsed YAML, the environment, and flags as dotted name → text."""
+
+    file: Mapping[str, object]
+    file_name: str
+    environment: Mapping[str, str]
+    flags: Mapping[str, str]
+
+
+def load(tree: type[T], sources: Sources) -> Loaded[T]:
+    """Fills ``tree`` (a dataclass of dataclasses of scalars with defaults).
+
+    Raises Refused naming the setting, the source and what would be right.
+    """
+    leaves = {leaf.name: leaf for leaf in _leaves(tree, "")}
+    values: dict[str, tuple[Scalar, str]] = {name: (leaf.default, "default") for name, leaf in leaves.items()}
+    for name, raw in _flatten(sources.file, ""):
+        values[name] = (_coerce(_known(leaves, name, sources.file_name), raw, sources.file_name), sources.file_name)
+    by_variable = {leaf.variable: leaf for leaf in leaves.values()}
+    for variable, text in sorted(sources.environment.items()):
+        if variable.startswith("FRAZIL_") and variable in by_variable:
+            leaf = by_variable[variable]
+            values[leaf.name] = (_coerce(leaf, text, f"variable {variable}"), f"env {variable}")
+        elif variable.startswith("FRAZIL_") and variable not in ("FRAZIL_SECRETS_DIR", "FRAZIL_FAULT", "FRAZIL_PURE", "FRAZIL_CONFIG"):
+            raise Refused(f"unknown variable {variable}{_nearest(variable, by_variable)}")
+    for name, text in sources.flags.items():
+        values[name] = (_coerce(_known(leaves, name, "flag"), text, f"flag {name}"), "flag")
+    explained = tuple(
+        Explained(
+            name=name,
+            value="********" if leaves[name].secret and value else str(value),
+            source=source,
+            variable=leaves[name].variable,
+            about=leaves[name].about,
+        )
+        for name, (value, source) in values.items()
+    )
+    return Loaded(settings=_build(tree, "", {name: value for name, (value, _) in values.items()}), explained=explained)
+
+
+def setting(default: S, about: str, *, secret: bool = False, least: float | None = None) -> S:
+    """A leaf of a settings tree. ``least`` is the smallest legal number."""
+    leaf: S = dataclasses.field(default=default, metadata={"about": about, "secret": secret, "least": least})
+    return leaf
+
+
+def _leaves(tree: type, prefix: str) -> Iterator[_Leaf]:
+    hints = get_type_hints(tree)
+    for field in dataclasses.fields(tree):
+        kind: type = hints[field.name]
+        if dataclasses.is_dataclass(kind):
+            yield from _leaves(kind, f"{prefix}{field.name}.")
+        else:
+            yield _Leaf(
+                name=prefix + field.name,
+                kind=kind,
+                default=field.default,  # type: ignore[arg-type] # every leaf is made by ``setting`` and has a default
+                about=field.metadata.get("about", ""),
+                secret=field.metadata.get("secret", False),
+                least=field.metadata.get("least"),
+            )
+
+
+def _build(tree: type[T], prefix: str, values: Mapping[str, Scalar]) -> T:
+    hints = get_type_hints(tree)
+    arguments: dict[str, object] = {}
+    for field in dataclasses.fields(tree):  # type: ignore[arg-type] # T is a dataclass type
+        kind = hints[field.name]
+        if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+            arguments[field.name] = _build(kind, f"{prefix}{field.name}.", values)
+        else:
+            arguments[field.name] = values[prefix + field.name]
+    return tree(**arguments)
+
+
+def _flatten(node: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _known(leaves: Mapping[str, _Leaf], name: str, source: str) -> _Leaf:
+    leaf = leaves.get(name)
+    if leaf is None:
+        raise Refused(f"{source}: unknown setting {name!r}{_nearest(name, leaves)}")
+    return leaf
+
+
+def _nearest(name: str, known: Mapping[str, object]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else "; `frazil config explain` lists all settings"
+
+
+def _coerce(leaf: _Leaf, raw: object, source: str) -> Scalar:
+    value = _typed(leaf, raw)
+    if value is None:
+        raise Refused(f"{source}: {leaf.name} must be {_wanted(leaf)}, not {raw!r}")
+    if leaf.least is not None and isinstance(value, int | float) and value < leaf.least:
+        raise Refused(f"{source}: {leaf.name} must be at least {leaf.least:g}, not {value}")
+    return value
+
+
+def _typed(leaf: _Leaf, raw: object) -> Scalar | None:
+    if leaf.kind is bool:
+        text = str(raw).strip().lower()
+        return True if text in _TRUE else False if text in _FALSE else None
+    if leaf.kind is str:
+        return raw if isinstance(raw, str) else str(raw) if isinstance(raw, int | float) else None
+    if isinstance(raw, bool) or not isinstance(raw, str | int | float):
+        return None
+    try:
+        return int(str(raw)) if leaf.kind is int else float(raw)
+    except ValueError:
+        return None
+
+
+def _wanted(leaf: _Leaf) -> str:
+    return {bool: "true or false", int: "a whole number", float: "a number"}.get(leaf.kind, "text")
