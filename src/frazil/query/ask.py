@@ -1,0 +1,52 @@
+"""One SQL question over landed tables. Today one platform answers: DuckDB in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from frazil.kit.tasks import Offload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Column names and rows of Python values, in the order the engine gave them."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSource:
+    """One Iceberg table as ``namespace.name`` and the address of its current metadata file."""
+
+    name: str
+    metadata_location: str
+
+
+class Platform(Protocol):
+    """An engine that can run SQL over Iceberg tables."""
+
+    def names(self, sql: str) -> frozenset[str]:
+        """The table names a question mentions; Refused when it does not parse."""
+        ...
+
+    def run(self, sql: str, tables: Sequence[TableSource]) -> Answer:
+        """Runs the question with ``tables`` bound to their names."""
+        ...
+
+
+Locate = Callable[[str], Awaitable[TableSource | None]]
+"""Finds a table of the catalog by ``namespace.name``; None when there is none."""
+
+
+async def ask(sql: str, *, platform: Platform, locate: Locate, offload: Offload) -> Answer:
+    """Answers ``sql``. Tables are read at the snapshot that is current when the question starts.
+
+    Raises Refused for SQL the engine does not accept, naming the place.
+    """
+    mentioned = await offload.run(lambda: platform.names(sql))
+    found = [await locate(name) for name in sorted(mentioned)]
+    tables = [source for source in found if source is not None]
+    return await offload.run(lambda: platform.run(sql, tables))

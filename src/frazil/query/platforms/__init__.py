@@ -1,0 +1,1 @@
+"""Engines that can answer, one file each."""
