@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from typing import Final, NewType, Protocol
 
 Revision = NewType("Revision", int)
+START: Final = Revision(0)
+"""Before the first transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ class Moved:
 class MetadataStore(Protocol):
     """Ordered keys, atomic transactions, change hints, leases."""
 
-    async def range(self, start: str, end: str, *, after: Revision = Revision(0)) -> Range:
+    async def range(self, start: str, end: str, *, after: Revision = START) -> Range:
         """Entries of ``[start, end)`` with ``version > after``, in key order, read linearizably at one revision.
 
         ``range(key, key + "\\0")`` reads one key. Deleted keys are not reported. Raises RetryLater.
@@ -84,12 +86,17 @@ class MetadataStore(Protocol):
     ) -> Committed | Moved:
         """Applies all writes and deletes if every check holds. At most 100 operations and 512 KiB (R10).
 
-        Raises RetryLater when surely not applied, OutcomeUnknown when the answer was lost (R02: then read what it would have created).
+        Without writes and deletes it only checks and makes no revision. Raises RetryLater when surely not applied,
+        OutcomeUnknown when the answer was lost (R02: then read what it would have created), Conflict when a write names a lease
+        that has ended, Refused above 512 KiB, Bug for a malformed transaction (``metadata.limits``).
         """
         ...
 
     def watch(self, prefix: str) -> AsyncIterator[None]:
-        """Yields whenever something under ``prefix`` may have changed: hints only, coalesced, at least every second (R20)."""
+        """Yields whenever something under ``prefix`` may have changed: hints only, coalesced, at least every second (R20).
+
+        The first hint comes at once, so ``async for _ in watch(p): read(p)`` misses nothing.
+        """
         ...
 
     async def grant_lease(self, ttl_ms: int) -> int:
@@ -98,4 +105,8 @@ class MetadataStore(Protocol):
 
     async def renew_lease(self, lease: int) -> bool:
         """Renews; False when the lease has ended."""
+        ...
+
+    async def close(self) -> None:
+        """Releases files, threads and connections of this handle. Running watchers end or go on with periodic hints only."""
         ...

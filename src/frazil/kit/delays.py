@@ -1,0 +1,28 @@
+"""Latency as a distribution, for the faulty wrappers of the ports."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from frazil.kit.chance import Chance
+
+_P99_DEVIATIONS = 2.3263478740408408  # the 99th percentile of a normal distribution, in standard deviations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """A log-normal latency given by its median and its 99th percentile, in milliseconds."""
+
+    p50_ms: float
+    p99_ms: float
+
+    def draw_ms(self, chance: Chance) -> float:
+        """One latency."""
+        if self.p50_ms <= 0:
+            return 0.0
+        sigma = max(0.0, math.log(self.p99_ms / self.p50_ms)) / _P99_DEVIATIONS
+        return chance.lognormvariate(math.log(self.p50_ms), sigma)
+
+
+NO_DELAY = Delay(p50_ms=0.0, p99_ms=0.0)
