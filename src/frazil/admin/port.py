@@ -1,0 +1,251 @@
+"""The verbs of an operator as protocols and the values they answer with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRow:
+    """One topic as listed."""
+
+    name: str
+    partitions: int
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRow:
+    """One partition: offsets it holds, and its leader."""
+
+    partition: int
+    start_offset: int
+    end_offset: int
+    leader: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDetail:
+    """A topic with partitions and the configuration that differs from defaults or not."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[PartitionRow, ...]
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """One consumer group as listed."""
+
+    group: str
+    state: str
+    protocol_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffsetRow:
+    """Committed offset of a group in one partition."""
+
+    topic: str
+    partition: int
+    committed_offset: int
+    end_offset: int
+
+    @property
+    def lag(self) -> int:
+        """Records not yet consumed."""
+        return self.end_offset - self.committed_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRow:
+    """One member of a group."""
+
+    member_id: str
+    client_id: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDetail:
+    """A group with members and offsets."""
+
+    group: str
+    state: str
+    protocol: str
+    members: tuple[MemberRow, ...]
+    offsets: tuple[GroupOffsetRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingRecord:
+    """A record to produce; partition −1: by hash of the key, or round robin without one."""
+
+    key: bytes | None
+    value: bytes | None
+    partition: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingRecord:
+    """A consumed record."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumePlan:
+    """What to consume: from ``earliest``, ``latest`` or an offset; stop at the end or go on."""
+
+    topic: str
+    start: str = "earliest"
+    partitions: tuple[int, ...] = ()
+    records_max: int | None = None
+    follow: bool = False
+    group: str = ""
+    """Not empty: start at this group's committed offsets and commit what was handed out (KIP-free simple consumer, generation -1)."""
+
+
+class KafkaAdmin(Protocol):
+    """Verbs that are asked of a broker in the Kafka protocol."""
+
+    async def list_topics(self) -> tuple[TopicRow, ...]:
+        """All topics."""
+        ...
+
+    async def describe_topic(self, name: str) -> TopicDetail:
+        """One topic; Missing when there is none."""
+        ...
+
+    async def create_topic(self, name: str, *, partitions: int, configs: Mapping[str, str]) -> TopicDetail:
+        """Creates a topic."""
+        ...
+
+    async def delete_topic(self, name: str) -> None:
+        """Deletes a topic and its data."""
+        ...
+
+    async def add_partitions(self, name: str, total: int) -> None:
+        """Raises the number of partitions to ``total``."""
+        ...
+
+    async def alter_topic(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """Sets topic settings; None sets one back to its default."""
+        ...
+
+    async def list_groups(self) -> tuple[GroupRow, ...]:
+        """All consumer groups."""
+        ...
+
+    async def describe_group(self, group: str) -> GroupDetail:
+        """Members and offsets of one group."""
+        ...
+
+    async def delete_group(self, group: str) -> None:
+        """Deletes an empty group."""
+        ...
+
+    async def produce(self, topic: str, records: Sequence[OutgoingRecord], *, codec: str) -> int:
+        """Produces the records with acks=all; the number acknowledged."""
+        ...
+
+    def consume(self, plan: ConsumePlan) -> AsyncIterator[IncomingRecord]:
+        """Records in offset order per partition."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRow:
+    """One landed table and how it is doing."""
+
+    table: str
+    topics: str
+    state: str
+    freshness_ms: int | None
+    lag_records: int | None
+    stage: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRow:
+    """One snapshot of a table."""
+
+    snapshot_id: int
+    at_ms: int
+    operation: str
+    added_records: int
+    total_records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDetail:
+    """An Iceberg table: schema, place, snapshots, and what it knows of its sources."""
+
+    table: str
+    metadata_location: str
+    columns: tuple[tuple[str, str], ...]
+    snapshots: tuple[SnapshotRow, ...]
+    progress: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTable:
+    """A wish: land these topics in this table."""
+
+    table: str
+    topics: tuple[str, ...]
+    value: str
+    columns: tuple[str, ...]
+    metadata_columns: bool
+    commit_interval_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlAnswer:
+    """Column names and rows."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the doctor: ``level`` is ok, note or problem."""
+
+    level: str
+    about: str
+    text: str
+
+
+class TableAdmin(Protocol):
+    """Verbs over landed tables; joined from metadata, catalogs and query in ``assembly``."""
+
+    async def status(self) -> tuple[TableRow, ...]:
+        """Every table that is or should be landed."""
+        ...
+
+    async def describe(self, table: str) -> TableDetail:
+        """One table; Missing when there is none."""
+        ...
+
+    async def create(self, wish: NewTable) -> None:
+        """Records the wish; landing acts on it within seconds."""
+        ...
+
+    async def drop(self, table: str, *, purge: bool) -> None:
+        """Stops landing into a table; with ``purge`` drops it from the catalog too."""
+        ...
+
+    async def sql(self, question: str) -> SqlAnswer:
+        """Answers one SQL question over landed tables."""
+        ...

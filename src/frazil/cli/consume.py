@@ -1,0 +1,53 @@
+"""``frazil consume``: records to stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from frazil.admin.port import ConsumePlan, IncomingRecord
+from frazil.assembly.verbs import open_kafka
+from frazil.cli.output import text_of
+from frazil.cli.session import Session, pass_session, run, say
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--from", "start", default="earliest", metavar="earliest|latest|OFFSET", show_default=True, help="Where to start.")
+@click.option("-p", "--partition", "partitions", type=int, multiple=True, help="Only these partitions.")
+@click.option("-n", "--max", "records_max", type=click.IntRange(1), help="Stop after so many records.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for more at the end of the log.")
+@click.option("-g", "--group", default="", help="Start at this group's committed offsets and commit what was printed.")
+@pass_session
+def consume(session: Session, topic: str, start: str, partitions: tuple[int, ...], records_max: int | None, follow: bool, group: str) -> None:
+    """Print the records of a topic: values as lines, or whole records with -o json."""
+    plan = ConsumePlan(topic=topic, start=start, partitions=partitions, records_max=records_max, follow=follow, group=group)
+
+    async def work() -> None:
+        count = 0
+        async with open_kafka(*session.broker_address()) as kafka:
+            async for record in kafka.consume(plan):
+                _print(record, session.output)
+                count += 1
+        sys.stdout.flush()
+        say(f"consumed {count:,} records from {topic}")
+
+    run(work())
+
+
+def _print(record: IncomingRecord, output: str) -> None:
+    if output == "table":
+        sys.stdout.buffer.write((record.value or b"") + b"\n")
+        return
+    fields = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": None if record.key is None else text_of(record.key),
+        "value": None if record.value is None else text_of(record.value),
+        "headers": [[name, None if value is None else text_of(value)] for name, value in record.headers],
+    }
+    sys.stdout.buffer.write(json.dumps(fields, ensure_ascii=False).encode("utf-8") + b"\n")

@@ -1,0 +1,73 @@
+"""What every command shares: settings from flags, output format, and one way to run a coroutine and to fail."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from frazil.assembly.load import load_settings
+from frazil.assembly.settings import FrazilSettings
+from frazil.kit.errors import FrazilError
+from frazil.kit.settings import Loaded
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Session:
+    """Global options of one invocation."""
+
+    config: str | None = None
+    output: str = "table"
+    bootstrap: str = ""
+    flags: dict[str, str] = field(default_factory=dict)
+
+    def settings(self, extra: Mapping[str, str] | None = None) -> Loaded[FrazilSettings]:
+        """The settings tree after all sources; fails the command with a message when one is wrong."""
+        return guarded(lambda: load_settings(config=self.config, flags={**self.flags, **(extra or {})}))
+
+    def broker_address(self) -> tuple[str, int]:
+        """Host and port of the broker to ask: ``--bootstrap`` or the settings."""
+        if self.bootstrap:
+            host, _, port = self.bootstrap.rpartition(":")
+            if not host or not port.isdigit():
+                fail(f"--bootstrap {self.bootstrap!r}: want HOST:PORT")
+            return host, int(port)
+        broker = self.settings().settings.broker
+        return broker.advertised_host or broker.host, broker.advertised_port or broker.port
+
+
+pass_session = click.make_pass_decorator(Session, ensure=True)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine to its end; errors of the tree become one line on stderr and exit code 1."""
+    return guarded(lambda: asyncio.run(work))
+
+
+def guarded(work: Callable[[], T]) -> T:
+    """Runs ``work``; errors of the tree become one line on stderr and exit code 1."""
+    try:
+        return work()
+    except FrazilError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(141)
+
+
+def fail(message: str) -> NoReturn:
+    """Prints ``message`` to stderr and ends the command."""
+    click.echo(f"frazil: {message}", err=True)
+    sys.exit(1)
+
+
+def say(message: str) -> None:
+    """A message for the person: stderr, so that stdout stays data."""
+    click.echo(message, err=True)

@@ -1,0 +1,108 @@
+"""``frazil table``: Iceberg tables that topics land in."""
+
+from __future__ import annotations
+
+import datetime
+
+import click
+
+from frazil.admin.port import NewTable
+from frazil.assembly.verbs import open_tables
+from frazil.cli.output import show, show_one
+from frazil.cli.session import Session, pass_session, run, say
+
+
+@click.group()
+def table() -> None:
+    """Tables: list, describe, create, drop."""
+
+
+@table.command("list")
+@pass_session
+def list_tables(session: Session) -> None:
+    """Every table that is or should be landed."""
+
+    async def work() -> None:
+        async with open_tables(session.settings().settings) as tables:
+            rows = await tables.status()
+        show(("table", "topics", "state", "lag"), [(r.table, r.topics, r.state, r.lag_records) for r in rows], session.output)
+
+    run(work())
+
+
+@table.command()
+@click.argument("name")
+@pass_session
+def describe(session: Session, name: str) -> None:
+    """Columns, snapshots and progress of one table."""
+
+    async def work() -> None:
+        async with open_tables(session.settings().settings) as tables:
+            detail = await tables.describe(name)
+        snapshots = [
+            (s.snapshot_id, datetime.datetime.fromtimestamp(s.at_ms / 1000, tz=datetime.UTC), s.operation, s.added_records, s.total_records)
+            for s in detail.snapshots
+        ]
+        if session.output == "json":
+            pairs: list[tuple[str, object]] = [("table", detail.table), ("metadata", detail.metadata_location)]
+            show_one([*pairs, ("columns", detail.columns), ("progress", detail.progress), ("snapshots", snapshots)], session.output)
+            return
+        show_one([("table", detail.table), ("metadata", detail.metadata_location)], session.output)
+        click.echo()
+        show(("column", "type"), detail.columns, session.output)
+        click.echo()
+        show(("topic id", "partition", "next offset"), detail.progress, session.output)
+        click.echo()
+        show(("snapshot", "at", "operation", "added", "total"), snapshots[-10:], session.output)
+
+    run(work())
+
+
+@table.command()
+@click.argument("name")
+@click.option("-t", "--topic", "topics", multiple=True, required=True, help="Topic to land; may be given again.")
+@click.option("--value", type=click.Choice(["json", "raw"]), default="json", show_default=True, help="What record values are.")
+@click.option("--column", "columns", multiple=True, metavar="DDL", help="Declared column, for example 'price decimal(10,2)'. None: inferred.")
+@click.option("--no-metadata-columns", is_flag=True, help="Leave out _topic, _partition, _offset, _timestamp, _key and _headers.")
+@click.option("--commit-interval-ms", type=click.IntRange(1_000), help="Time between two commits of this table.")
+@pass_session
+def create(
+    session: Session,
+    name: str,
+    topics: tuple[str, ...],
+    value: str,
+    columns: tuple[str, ...],
+    no_metadata_columns: bool,
+    commit_interval_ms: int | None,
+) -> None:
+    """Land topics in the Iceberg table NAMESPACE.NAME."""
+    wish = NewTable(
+        table=name,
+        topics=topics,
+        value=value,
+        columns=columns,
+        metadata_columns=not no_metadata_columns,
+        commit_interval_ms=commit_interval_ms,
+    )
+
+    async def work() -> None:
+        async with open_tables(session.settings().settings) as tables:
+            await tables.create(wish)
+        say(f"{', '.join(topics)} will land in {name}")
+
+    run(work())
+
+
+@table.command()
+@click.argument("name")
+@click.option("--purge", is_flag=True, help="Drop the table from the catalog too; its files stay until you delete them.")
+@pass_session
+def drop(session: Session, name: str, purge: bool) -> None:
+    """Stop landing into a table."""
+
+    async def work() -> None:
+        async with open_tables(session.settings().settings) as tables:
+            await tables.drop(name, purge=purge)
+        say(f"{name} is no longer landed" + (" and was dropped from the catalog" if purge else ""))
+
+    run(work())
