@@ -1,0 +1,107 @@
+"""Which bytes of which partitions make up the next slice of one table. Pure: values in, values out.
+
+A slice is bounded by bytes, so a backlog of any size costs the same memory. Half of the budget is shared evenly, which
+keeps quiet partitions fresh beside a huge one; the other half goes by lag, which keeps files large. When there are more
+lagging partitions than the budget has room for, the next slice begins where this one ended (F30: none is nobody's).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from frazil.kit.errors import Refused
+from frazil.kit.names import PartitionKey
+from frazil.log.refs import Bounds, Want
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """One source partition as a table sees it. ``next_offset`` is the table's progress, None when it has none yet."""
+
+    key: PartitionKey
+    topic: str
+    next_offset: int | None
+    bounds: Bounds
+
+    @property
+    def start(self) -> int:
+        """Where reading goes on: a partition without progress starts at the log start (F03, F09), never at its end."""
+        if self.next_offset is None:
+            return self.bounds.start
+        return max(self.next_offset, self.bounds.start)
+
+    @property
+    def lag(self) -> int:
+        """Offsets between progress and log end."""
+        return max(0, self.bounds.end - self.start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Retention removed offsets ``[first, end)`` before the table had them (F10). Recorded, never silent."""
+
+    key: PartitionKey
+    topic: str
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlicePlan:
+    """What to read next. ``wants`` are in reading order; ``lag_records`` counts all partitions of the table."""
+
+    wants: tuple[Want, ...]
+    losses: tuple[Loss, ...]
+    lag_records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How much one slice may read. ``want_bytes_min`` is the least worth asking of one partition."""
+
+    bytes_max: int
+    want_bytes_min: int = 64 * 1024
+
+
+def find_losses(states: Sequence[PartitionState]) -> tuple[Loss, ...]:
+    """Ranges between progress and a log start that has moved past it."""
+    return tuple(
+        Loss(key=state.key, topic=state.topic, first=state.next_offset, end=state.bounds.start)
+        for state in states
+        if state.next_offset is not None and state.next_offset < state.bounds.start
+    )
+
+
+def check_ends(states: Sequence[PartitionState]) -> None:
+    """Refuses progress beyond the log end: then offsets were given out twice (R22) and skipping would lose records."""
+    for state in states:
+        if state.next_offset is not None and state.next_offset > state.bounds.end:
+            raise Refused(
+                f"table progress {state.next_offset} of {state.topic}[{state.key.partition}] is beyond the log end {state.bounds.end}: "
+                "the log was restored to an older state; restore it with a new incarnation, or set the progress by hand"
+            )
+
+
+def plan_slice(states: Sequence[PartitionState], budget: Budget, *, after: PartitionKey | None = None) -> SlicePlan:
+    """The next slice over ``states``; ``after`` is the last partition the slice before this one read to its share."""
+    lagging = sorted((state for state in states if state.lag > 0), key=lambda state: state.key)
+    lag_records = sum(state.lag for state in lagging)
+    losses = find_losses(states)
+    if not lagging:
+        return SlicePlan(wants=(), losses=losses, lag_records=0)
+    lagging = _rotate(lagging, after)[: max(1, budget.bytes_max // budget.want_bytes_min)]
+    total = sum(state.lag for state in lagging)
+    even = budget.bytes_max // (2 * len(lagging))
+    half = budget.bytes_max // 2
+    wants = tuple(
+        Want(key=state.key, offset=state.start, bytes_max=max(budget.want_bytes_min, even + half * state.lag // total)) for state in lagging
+    )
+    return SlicePlan(wants=wants, losses=losses, lag_records=lag_records)
+
+
+def _rotate(states: list[PartitionState], after: PartitionKey | None) -> list[PartitionState]:
+    if after is None:
+        return states
+    later = [state for state in states if state.key > after]
+    return later + [state for state in states if state.key <= after]
