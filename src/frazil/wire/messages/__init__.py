@@ -1,0 +1,1 @@
+"""Kafka's messages, one module per API, written by codegen; never edited by hand."""
