@@ -113,7 +113,7 @@ def split_batches(run: Bytes, *, batch_bytes_max: int, where: str = "") -> list[
         length = rest + _FRAME_OVERHEAD
         end = position + length
         if magic != 2 or length < HEADER_BYTES or end > size or length > batch_bytes_max:
-            _fail_frame(magic, length, size - position, batch_bytes_max, f"{where}@{position}")
+            _fail_frame(magic, length, size - position, batch_bytes_max, f"{where or 'run'}@{position}")
         if crc32c(view[position + _CRC_START : end]) != crc:
             _fail(f"CRC-32C of the batch is not {crc:08x} as its header says; it was damaged on the way, send it again", where, position)
         if (count < 1 and not (count == 0 and attributes & _CONTROL)) or last < count - 1 or last < 0:
@@ -171,4 +171,4 @@ def _fail_frame(magic: int, length: int, left: int, batch_bytes_max: int, where:
 
 
 def _fail(why: str, where: str, position: int) -> NoReturn:
-    raise Corrupt(why, where=f"{where}@{position}")
+    raise Corrupt(why, where=f"{where or 'run'}@{position}")

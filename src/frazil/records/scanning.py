@@ -77,9 +77,11 @@ def scan(run: Bytes, *, uncompressed_bytes_max: int, where: str = "") -> tuple[R
     position = 0
     expected = 0
     while position < len(view):
-        batch, magic = _frame(view, position, f"{where}@{position}")
+        batch, magic = _frame(view, position, f"{where or 'run'}@{position}")
         if batch.base_offset < expected:
-            raise Corrupt(f"base offset {batch.base_offset} is below {expected}; was the run patched?", where=f"{where}@{position}")
+            raise Corrupt(
+                f"base offset {batch.base_offset} is below {expected}; was the run patched?", where=f"{where or 'run'}@{position}"
+            )
         frame = view[position : position + batch.length]
         mark = len(columns)
         try:
@@ -183,14 +185,21 @@ def _read_records(batch: Batch, data: bytes, columns: RecordColumns) -> int:
 
 def _varint(data: bytes, pos: int) -> tuple[int, int]:
     """The zig-zag varint of at most 10 bytes at ``pos``, and the position after it."""
-    raw = 0
-    for shift in range(0, 70, 7):
+    raw = data[pos]
+    if raw < 0x80:
+        return (raw >> 1) ^ -(raw & 1), pos + 1
+    byte = data[pos + 1]
+    raw = (raw & 0x7F) | (byte & 0x7F) << 7
+    pos += 2
+    shift = 14
+    while byte >= 0x80:
+        if shift == 70:
+            raise ValueError("varint of more than 10 bytes")
         byte = data[pos]
-        pos += 1
         raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (raw >> 1) ^ -(raw & 1), pos
-    raise ValueError("varint of more than 10 bytes")
+        pos += 1
+        shift += 7
+    return (raw >> 1) ^ -(raw & 1), pos
 
 
 def _size(data: bytes, pos: int) -> tuple[int, int]:
