@@ -71,7 +71,7 @@ def build_bundle(runs: Sequence[Run]) -> BuiltBundle:
         position += entry.length
     if not directory or position > _SIZE_MAX:
         raise Refused(f"{len(directory)} runs of {position} bytes make no bundle")
-    if any(one.topic_id == two.topic_id and one.partition == two.partition for one, two in pairwise(directory):
+    if any(one.topic_id == two.topic_id and one.partition == two.partition for one, two in pairwise(directory)):
         raise Bug("a bundle got two runs of one partition")
     packed = b"".join([_ENTRY.pack(*entry) for entry in directory])
     chunks.append(packed + _FOOTER.pack(len(packed), crc32c(packed), _VERSION, 0, _MAGIC))
