@@ -144,9 +144,9 @@ def _entry(key: PartitionKey, parts: Sequence[Bytes], batches: Sequence[Batch], 
 def _check_directory(directory: tuple[BundleRun, ...], data_bytes: int, where: str) -> None:
     """A hostile directory that passes its CRC must still not make a reader take bytes twice or from outside."""
     position = 0
-    previous: tuple[bytes, int] = (b"", -1)
+    previous = (b"", -1)
     for run in directory:
-        identity: tuple[bytes, int] = (run.topic_id, run.partition)
+        identity = (bytes(run.topic_id), int(run.partition))
         if identity <= previous or run.partition < 0:
             raise Corrupt(f"run {run.topic_id.hex()}/{run.partition} is not in order", where=where)
         if run.position != position or run.length < run.batches * HEADER_BYTES:
