@@ -31,16 +31,20 @@ import duckdb_extension_iceberg
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DIRECTORY = ROOT / ".demo"
 TABLE = "demo.flights"
-INTEGERS = (
-    "year month day dep_time sched_dep_time dep_delay arr_time sched_arr_time arr_delay flight air_time distance hour minute".split()
-)
+INTEGERS = ["year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time", "arr_delay", "flight", "air_time", "distance", "hour", "minute"]
 QUESTIONS = (
-    ("Which carriers fly most, and how late are they?",
-     f"SELECT carrier, count(*) AS flights, round(avg(dep_delay), 1) AS mean_delay FROM {TABLE} GROUP BY carrier ORDER BY flights DESC LIMIT 5"),
-    ("Where do New Yorkers go?",
-     f"SELECT dest, count(*) AS flights, max(distance) AS miles FROM {TABLE} GROUP BY dest ORDER BY flights DESC, dest LIMIT 5"),
-    ("Which month is worst?",
-     f"SELECT month, round(avg(arr_delay), 1) AS mean_arrival_delay FROM {TABLE} GROUP BY month ORDER BY 2 DESC LIMIT 3"),
+    (
+        "Which carriers fly most, and how late are they?",
+        f"SELECT carrier, count(*) AS flights, round(avg(dep_delay), 1) AS mean_delay FROM {TABLE} GROUP BY carrier ORDER BY flights DESC LIMIT 5",
+    ),
+    (
+        "Where do New Yorkers go?",
+        f"SELECT dest, count(*) AS flights, max(distance) AS miles FROM {TABLE} GROUP BY dest ORDER BY flights DESC, dest LIMIT 5",
+    ),
+    (
+        "Which month is worst?",
+        f"SELECT month, round(avg(arr_delay), 1) AS mean_arrival_delay FROM {TABLE} GROUP BY month ORDER BY 2 DESC LIMIT 3",
+    ),
 )
 
 
@@ -63,7 +67,7 @@ def main() -> int:
     settings = ["-s", "landing.namespace=demo", "-s", "landing.commit_interval_ms=1000"]
     DIRECTORY.mkdir()
     log = (DIRECTORY / "dev.log").open("wb")
-    server = subprocess.Popen([*frazil, *settings, "dev", "--port", str(port)], stderr=log, cwd=ROOT)  # noqa: S603
+    server = subprocess.Popen([*frazil, *settings, "dev", "--port", str(port)], stderr=log, cwd=ROOT)
     try:
         await_port(port, server)
         print(f"broker and landing are up on 127.0.0.1:{port} ({time.monotonic() - started:.1f} s)")
@@ -88,7 +92,9 @@ def job(frazil: list[str], port: int, *, keep: bool) -> bool:
     print(f"produced {truth.rows:,} records in {produced - first:.1f} s ({truth.rows / (produced - first):,.0f} records/s)")
     seen = wait_for_rows(frazil, truth.rows, deadline=first + 120)
     landed = time.monotonic()
-    print(f"last row visible in {TABLE} {landed - first:.1f} s after the first produce, {landed - produced:.1f} s after the last acknowledgement")
+    print(
+        f"last row visible in {TABLE} {landed - first:.1f} s after the first produce, {landed - produced:.1f} s after the last acknowledgement"
+    )
     ok = compare(truth, seen) and landed - first < 60
     print_stages()
     status = json.loads(run([*frazil, "-o", "json", "land", "status"]).splitlines()[0])
@@ -98,7 +104,7 @@ def job(frazil: list[str], port: int, *, keep: bool) -> bool:
     print(f"""
 Where to look next
   make demo KEEP=1                       keep it running, then:
-  .venv/bin/frazil -d .demo -b 127.0.0.1:{port if keep else 'PORT'} topic describe flights
+  .venv/bin/frazil -d .demo -b 127.0.0.1:{port if keep else "PORT"} topic describe flights
   .venv/bin/frazil -d .demo sql "SELECT count(*) FROM {TABLE}"
   .venv/bin/frazil -d .demo table describe {TABLE}
   .demo/objects/                         the log (bundles, sealed .kfs segments) and the table (warehouse/)
@@ -206,7 +212,7 @@ def progress(text: str) -> None:
 
 
 def run(command: list[str]) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def free_port() -> int:
@@ -218,7 +224,9 @@ def free_port() -> int:
 def await_port(port: int, server: subprocess.Popen[bytes]) -> None:
     for _ in range(300):
         if server.poll() is not None:
-            raise SystemExit(f"frazil dev ended with {server.returncode}; see .demo/dev.log:\n{(DIRECTORY / 'dev.log').read_text()[-2000:]}")
+            raise SystemExit(
+                f"frazil dev ended with {server.returncode}; see .demo/dev.log:\n{(DIRECTORY / 'dev.log').read_text()[-2000:]}"
+            )
         try:
             socket.create_connection(("127.0.0.1", port), timeout=0.2).close()
             return

@@ -25,7 +25,7 @@ from frazil.cli.topic import topic
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How data is printed on stdout.")
 @click.option("-b", "--bootstrap", metavar="HOST:PORT", default="", help="Broker to ask. Default: from the settings.")
 @click.option("-d", "--data-dir", metavar="DIR", help="Directory of the embedded stores (setting data_dir).")
-@click.option("-s", "--set", "changes", multiple=True, metavar="NAME=VALUE", help="Any setting, for example -s landing.commit_interval_ms=1000.")
+@click.option("-s", "--set", "changes", multiple=True, metavar="NAME=VALUE", help="Any setting, e.g. -s landing.commit_interval_ms=1000.")
 @click.pass_context
 def main(context: click.Context, config: str | None, output: str, bootstrap: str, data_dir: str | None, changes: tuple[str, ...]) -> None:
     """Kafka clients in, Iceberg tables out, seconds later, exactly once."""

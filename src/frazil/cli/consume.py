@@ -21,7 +21,9 @@ from frazil.cli.session import Session, pass_session, run, say
 @click.option("-f", "--follow", is_flag=True, help="Wait for more at the end of the log.")
 @click.option("-g", "--group", default="", help="Start at this group's committed offsets and commit what was printed.")
 @pass_session
-def consume(session: Session, topic: str, start: str, partitions: tuple[int, ...], records_max: int | None, follow: bool, group: str) -> None:
+def consume(
+    session: Session, topic: str, start: str, partitions: tuple[int, ...], records_max: int | None, follow: bool, group: str
+) -> None:
     """Print the records of a topic: values as lines, or whole records with -o json."""
     plan = ConsumePlan(topic=topic, start=start, partitions=partitions, records_max=records_max, follow=follow, group=group)
 

@@ -21,9 +21,9 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[object]], output: str) 
     cells = [[_text(cell) for cell in row] for row in rows]
     widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(columns)]
     numeric = [bool(rows) and all(isinstance(row[i], int | float | decimal.Decimal | None) for row in rows) for i in range(len(columns))]
-    click.echo("  ".join(name.upper().rjust(w) if n else name.upper().ljust(w) for name, w, n in zip(columns, widths, numeric, strict=True)).rstrip())
-    for row in cells:
-        click.echo("  ".join(cell.rjust(w) if n else cell.ljust(w) for cell, w, n in zip(row, widths, numeric, strict=True)).rstrip())
+    for line in ([name.upper() for name in columns], *cells):
+        aligned = [cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(line, widths, numeric, strict=True)]
+        click.echo("  ".join(aligned).rstrip())
 
 
 def show_one(pairs: Sequence[tuple[str, object]], output: str) -> None:

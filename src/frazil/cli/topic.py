@@ -41,9 +41,12 @@ def describe(session: Session, name: str) -> None:
         async with open_kafka(*session.broker_address()) as kafka:
             detail = await kafka.describe_topic(name)
         if session.output == "json":
-            partitions = [{"partition": p.partition, "start": p.start_offset, "end": p.end_offset, "leader": p.leader} for p in detail.partitions]
+            partitions = [
+                {"partition": p.partition, "start": p.start_offset, "end": p.end_offset, "leader": p.leader} for p in detail.partitions
+            ]
             show_one(
-                [("topic", detail.name), ("id", detail.topic_id), ("configs", dict(detail.configs)), ("partitions", partitions)], session.output
+                [("topic", detail.name), ("id", detail.topic_id), ("configs", dict(detail.configs)), ("partitions", partitions)],
+                session.output,
             )
             return
         show_one([("topic", detail.name), ("id", detail.topic_id), *sorted(detail.configs.items())], session.output)

@@ -1,13 +1,13 @@
 """The one error tree; its kind says what the caller should do.
 
-    FrazilError
-    ├── RetryLater   nothing happened, or it is not known whether it did; the same call may be made again after ``after_ms``
-    │   └── OutcomeUnknown   the call may have been applied; look before you call again (R02, R16)
-    ├── Refused      the input is wrong; trying again will not help; ``what``/``why``/``do`` say what to change
-    │   └── Conflict a precondition did not hold (compare-and-swap lost, object exists)
-    ├── Missing      the named thing does not exist
-    ├── Corrupt      stored or received bytes are not what they claim to be; ``where`` names object and position
-    └── Bug          a broken invariant of our own
+FrazilError
+├── RetryLater   nothing happened, or it is not known whether it did; the same call may be made again after ``after_ms``
+│   └── OutcomeUnknown   the call may have been applied; look before you call again (R02, R16)
+├── Refused      the input is wrong; trying again will not help; ``what``/``why``/``do`` say what to change
+│   └── Conflict a precondition did not hold (compare-and-swap lost, object exists)
+├── Missing      the named thing does not exist
+├── Corrupt      stored or received bytes are not what they claim to be; ``where`` names object and position
+└── Bug          a broken invariant of our own
 """
 
 from __future__ import annotations

@@ -57,4 +57,4 @@ def _bind(connection: duckdb.DuckDBPyConnection, table: TableSource) -> None:
     location = table.metadata_location.replace("'", "''")
     connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
     quoted = name.replace('"', '""')
-    connection.execute(f"CREATE VIEW \"{schema}\".\"{quoted}\" AS SELECT * FROM iceberg_scan('{location}')")
+    connection.execute(f'CREATE VIEW "{schema}"."{quoted}" AS SELECT * FROM iceberg_scan(\'{location}\')')

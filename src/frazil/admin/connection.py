@@ -1,0 +1,77 @@
+"""One connection to a broker: requests out, answers in, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+from frazil.kit.errors import Corrupt, Refused, RetryLater
+from frazil.wire import Message, RequestHeader
+from frazil.wire.client import decode_response, encode_request
+from frazil.wire.errors import ErrorCode
+from frazil.wire.frame import decode_response_header, encode_request_frame, frame_size
+
+M = TypeVar("M", bound=Message)
+
+_FRAME_BYTES_MAX = 256 * 1024 * 1024
+_ANSWER_TIMEOUT_S = 60.0
+
+
+class BrokerConnection:
+    """A client connection; one request at a time."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._correlation = 0
+
+    async def open(self) -> None:
+        """Connects. Raises RetryLater with the address when nobody listens."""
+        try:
+            self._reader, self._writer = await asyncio.wait_for(asyncio.open_connection(self._host, self._port), 10)
+        except (OSError, TimeoutError) as error:
+            raise RetryLater(f"no broker answers at {self._host}:{self._port} ({error}); is `frazil dev` running?") from error
+
+    async def close(self) -> None:
+        """Closes the connection."""
+        if self._writer is not None:
+            self._writer.close()
+            try:
+                await self._writer.wait_closed()
+            except OSError:
+                self._writer = None
+
+    async def ask(self, api_key: int, version: int, request: Message, want: type[M]) -> M:
+        """Sends one request and returns its answer, which must be a ``want``."""
+        if self._reader is None or self._writer is None:
+            await self.open()
+        reader, writer = self._reader, self._writer
+        if reader is None or writer is None:
+            raise RetryLater(f"no connection to {self._host}:{self._port}")
+        self._correlation += 1
+        header = RequestHeader(api_key, version, self._correlation, "frazil-admin", 0)
+        try:
+            writer.write(encode_request_frame(header, encode_request(api_key, version, request)))
+            await writer.drain()
+            prefix = await asyncio.wait_for(reader.readexactly(4), _ANSWER_TIMEOUT_S)
+            frame = memoryview(await reader.readexactly(frame_size(prefix, _FRAME_BYTES_MAX)))
+        except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
+            raise RetryLater(f"the broker at {self._host}:{self._port} did not answer: {error!r}") from error
+        correlation, position = decode_response_header(api_key, version, frame)
+        if correlation != self._correlation:
+            raise Corrupt(f"answer to request {correlation}, expected {self._correlation}", where=f"{self._host}:{self._port}")
+        answer = decode_response(api_key, version, frame, position)
+        if not isinstance(answer, want):
+            raise Corrupt(f"answer is {type(answer).__name__}", where=f"{self._host}:{self._port}")
+        return answer
+
+
+def check(code: int, about: str, message: str | None = None) -> None:
+    """Raises Refused with the Kafka error's name unless ``code`` is 0."""
+    if code:
+        try:
+            name = ErrorCode(code).name
+        except ValueError:
+            name = f"error {code}"
+        raise Refused(f"{about}: {message or ''}{' ' if message else ''}({name})")
