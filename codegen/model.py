@@ -10,6 +10,11 @@ from typing import Any
 
 FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d", "uuid": "16s"}
 SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
+TYPES = {
+    "bool": "bool", "int8": "Int8", "int16": "Int16", "uint16": "UInt16", "int32": "Int32", "uint32": "UInt32", "int64": "Int64",
+    "float64": "float", "uuid": "Uuid", "string": "str", "bytes": "bytes", "records": "Blob",
+}  # fmt: skip
+"""Kafka type → the name in ``frazil.wire.layout`` or built-in that says what a Python value must be."""
 _LAST = 32767
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -63,8 +68,7 @@ class Field:
 
     @property
     def python_type(self) -> str:
-        base = {"string": "str", "bytes": "bytes", "records": "Blob", "bool": "bool", "uuid": "bytes", "float64": "float"}.get(self.type)
-        base = base or (self.type if self.is_struct else "int")
+        base = self.type if self.is_struct else TYPES[self.type]
         if self.is_array:
             base = f"Sequence[{base}]"
         optional = self.nullable.low <= self.nullable.high or (self.is_struct and not self.is_array)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from codegen.definitions import Definitions
 from codegen.model import Field, MessageSpec, Struct, parse_message, snake
 from codegen.readers import Names, ReaderWriter
@@ -17,8 +19,8 @@ APIS = (
 )  # fmt: skip
 DATA = ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment")
 _IMPORTS = (
-    "Blob", "FAULTS", "Layouts", "Message", "Put", "UUID_ZERO", "UVARINTS", "bad_length", "corrupt", "read_compact_string", "read_string",
-    "read_uvarint", "skip_tags", "write_tags", "write_uvarint",
+    "Blob", "FAULTS", "Int16", "Int32", "Int64", "Int8", "Layouts", "Message", "Put", "UInt16", "UInt32", "UUID_ZERO", "UVARINTS", "Uuid",
+    "bad_length", "corrupt", "read_compact_string", "read_string", "read_uvarint", "skip_tags", "write_tags", "write_uvarint",
 )  # fmt: skip
 
 
@@ -46,7 +48,7 @@ def _module(title: str, specs: dict[str, MessageSpec]) -> str:
     for table, spec in specs.items():
         body += _functions(table, spec, constants)
     text = "\n".join(body)
-    used = [name for name in _IMPORTS if name in text]
+    used = [name for name in _IMPORTS if re.search(rf"\b{name}\b", text)]
     plain = [name for name in ("pack", "unpack_from") if f"{name}(f" in text or f'{name}("' in text]
     head = [HEADER.format(what=title), "", "from __future__ import annotations", ""]
     head += ["from collections.abc import Sequence"] if "Sequence[" in text else []

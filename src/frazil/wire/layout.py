@@ -15,6 +15,14 @@ from frazil.kit.errors import Corrupt
 
 Blob: TypeAlias = bytes | bytearray | memoryview
 """Record bytes: a reader gives a view into the frame, a writer takes any of the three and does not copy it."""
+Int8: TypeAlias = int
+Int16: TypeAlias = int
+UInt16: TypeAlias = int
+Int32: TypeAlias = int
+UInt32: TypeAlias = int
+Int64: TypeAlias = int
+Uuid: TypeAlias = bytes
+"""The numbers say which range the wire has room for; a uuid is 16 bytes."""
 Put: TypeAlias = Callable[[Blob], None]
 
 FAULTS = (IndexError, ValueError, struct.error)
@@ -107,16 +115,25 @@ def bad_length(length: int, left: int) -> ValueError:
 
 
 def read_uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits (five bytes). IndexError at the end, ValueError when longer."""
-    value = 0
-    for shift in (0, 7, 14, 21, 28):
-        byte = buf[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 128:
-            if value > 0xFFFFFFFF:
-                break
-            return value, pos
+    """An unsigned varint of at most 32 bits (five bytes). IndexError at the end, ValueError when longer.
+
+    Unrolled: record lengths take two to four bytes, and this is on the produce path.
+    """
+    first = buf[pos]
+    if first < 128:
+        return first, pos + 1
+    value, byte = first & 0x7F, buf[pos + 1]
+    if byte < 128:
+        return value | byte << 7, pos + 2
+    value, byte = value | (byte & 0x7F) << 7, buf[pos + 2]
+    if byte < 128:
+        return value | byte << 14, pos + 3
+    value, byte = value | (byte & 0x7F) << 14, buf[pos + 3]
+    if byte < 128:
+        return value | byte << 21, pos + 4
+    value, byte = value | (byte & 0x7F) << 21, buf[pos + 4]
+    if byte < 16:
+        return value | byte << 28, pos + 5
     raise ValueError("varint is longer than 32 bits")
 
 

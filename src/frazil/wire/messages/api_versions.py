@@ -8,6 +8,9 @@ from struct import Struct
 from frazil.wire.layout import (
     Blob,
     FAULTS,
+    Int16,
+    Int32,
+    Int64,
     Layouts,
     Message,
     Put,
@@ -57,16 +60,16 @@ class ApiVersionsRequest(Message):
 
 class ApiVersion(Message):
     __slots__ = ("api_key", "min_version", "max_version",)
-    api_key: int  # 0+
-    min_version: int  # 0+
-    max_version: int  # 0+
+    api_key: Int16  # 0+
+    min_version: Int16  # 0+
+    max_version: Int16  # 0+
 
     def __init__(
         self,
         *,
-        api_key: int = 0,
-        min_version: int = 0,
-        max_version: int = 0,
+        api_key: Int16 = 0,
+        min_version: Int16 = 0,
+        max_version: Int16 = 0,
     ) -> None:
         self.api_key = api_key
         self.min_version = min_version
@@ -76,15 +79,15 @@ class ApiVersion(Message):
 class SupportedFeatureKey(Message):
     __slots__ = ("name", "min_version", "max_version",)
     name: str  # 3+
-    min_version: int  # 3+
-    max_version: int  # 3+
+    min_version: Int16  # 3+
+    max_version: Int16  # 3+
 
     def __init__(
         self,
         *,
         name: str = "",
-        min_version: int = 0,
-        max_version: int = 0,
+        min_version: Int16 = 0,
+        max_version: Int16 = 0,
     ) -> None:
         self.name = name
         self.min_version = min_version
@@ -94,15 +97,15 @@ class SupportedFeatureKey(Message):
 class FinalizedFeatureKey(Message):
     __slots__ = ("name", "max_version_level", "min_version_level",)
     name: str  # 3+
-    max_version_level: int  # 3+
-    min_version_level: int  # 3+
+    max_version_level: Int16  # 3+
+    min_version_level: Int16  # 3+
 
     def __init__(
         self,
         *,
         name: str = "",
-        max_version_level: int = 0,
-        min_version_level: int = 0,
+        max_version_level: Int16 = 0,
+        min_version_level: Int16 = 0,
     ) -> None:
         self.name = name
         self.max_version_level = max_version_level
@@ -111,22 +114,22 @@ class FinalizedFeatureKey(Message):
 
 class ApiVersionsResponse(Message):
     __slots__ = ("error_code", "api_keys", "throttle_time_ms", "supported_features", "finalized_features_epoch", "finalized_features", "zk_migration_ready",)
-    error_code: int  # 0+
+    error_code: Int16  # 0+
     api_keys: Sequence[ApiVersion]  # 0+
-    throttle_time_ms: int  # 1+
+    throttle_time_ms: Int32  # 1+
     supported_features: Sequence[SupportedFeatureKey]  # 3+, tag 0
-    finalized_features_epoch: int  # 3+, tag 1
+    finalized_features_epoch: Int64  # 3+, tag 1
     finalized_features: Sequence[FinalizedFeatureKey]  # 3+, tag 2
     zk_migration_ready: bool  # 3+, tag 3
 
     def __init__(
         self,
         *,
-        error_code: int = 0,
+        error_code: Int16 = 0,
         api_keys: Sequence[ApiVersion] = (),
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         supported_features: Sequence[SupportedFeatureKey] = (),
-        finalized_features_epoch: int = -1,
+        finalized_features_epoch: Int64 = -1,
         finalized_features: Sequence[FinalizedFeatureKey] = (),
         zk_migration_ready: bool = False,
     ) -> None:

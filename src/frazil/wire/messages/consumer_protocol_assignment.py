@@ -7,6 +7,7 @@ from struct import Struct, pack, unpack_from
 
 from frazil.wire.layout import (
     FAULTS,
+    Int32,
     Layouts,
     Message,
     Put,
@@ -24,13 +25,13 @@ _write_i = Struct(">i").pack
 class TopicPartition(Message):
     __slots__ = ("topic", "partitions",)
     topic: str  # 0+
-    partitions: Sequence[int]  # 0+
+    partitions: Sequence[Int32]  # 0+
 
     def __init__(
         self,
         *,
         topic: str = "",
-        partitions: Sequence[int] = (),
+        partitions: Sequence[Int32] = (),
     ) -> None:
         self.topic = topic
         self.partitions = partitions

@@ -7,6 +7,7 @@ from struct import Struct, pack, unpack_from
 
 from frazil.wire.layout import (
     FAULTS,
+    Int32,
     Layouts,
     Message,
     Put,
@@ -27,13 +28,13 @@ _write_ih = Struct(">ih").pack
 class TopicPartition(Message):
     __slots__ = ("topic", "partitions",)
     topic: str  # 1+
-    partitions: Sequence[int]  # 1+
+    partitions: Sequence[Int32]  # 1+
 
     def __init__(
         self,
         *,
         topic: str = "",
-        partitions: Sequence[int] = (),
+        partitions: Sequence[Int32] = (),
     ) -> None:
         self.topic = topic
         self.partitions = partitions
@@ -44,7 +45,7 @@ class ConsumerProtocolSubscription(Message):
     topics: Sequence[str]  # 0+
     user_data: bytes | None  # 0+
     owned_partitions: Sequence[TopicPartition]  # 1+
-    generation_id: int  # 2+
+    generation_id: Int32  # 2+
     rack_id: str | None  # 3+
 
     def __init__(
@@ -53,7 +54,7 @@ class ConsumerProtocolSubscription(Message):
         topics: Sequence[str] = (),
         user_data: bytes | None = None,
         owned_partitions: Sequence[TopicPartition] = (),
-        generation_id: int = -1,
+        generation_id: Int32 = -1,
         rack_id: str | None = None,
     ) -> None:
         self.topics = topics

@@ -7,6 +7,8 @@ from struct import Struct, pack, unpack_from
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
     Layouts,
     Message,
     Put,
@@ -37,12 +39,12 @@ _write_iox = Struct(">i?x").pack
 
 class CreatePartitionsAssignment(Message):
     __slots__ = ("broker_ids",)
-    broker_ids: Sequence[int]  # 0+
+    broker_ids: Sequence[Int32]  # 0+
 
     def __init__(
         self,
         *,
-        broker_ids: Sequence[int] = (),
+        broker_ids: Sequence[Int32] = (),
     ) -> None:
         self.broker_ids = broker_ids
 
@@ -50,14 +52,14 @@ class CreatePartitionsAssignment(Message):
 class CreatePartitionsTopic(Message):
     __slots__ = ("name", "count", "assignments",)
     name: str  # 0+
-    count: int  # 0+
+    count: Int32  # 0+
     assignments: Sequence[CreatePartitionsAssignment] | None  # 0+
 
     def __init__(
         self,
         *,
         name: str = "",
-        count: int = 0,
+        count: Int32 = 0,
         assignments: Sequence[CreatePartitionsAssignment] | None = (),
     ) -> None:
         self.name = name
@@ -68,14 +70,14 @@ class CreatePartitionsTopic(Message):
 class CreatePartitionsRequest(Message):
     __slots__ = ("topics", "timeout_ms", "validate_only",)
     topics: Sequence[CreatePartitionsTopic]  # 0+
-    timeout_ms: int  # 0+
+    timeout_ms: Int32  # 0+
     validate_only: bool  # 0+
 
     def __init__(
         self,
         *,
         topics: Sequence[CreatePartitionsTopic] = (),
-        timeout_ms: int = 0,
+        timeout_ms: Int32 = 0,
         validate_only: bool = False,
     ) -> None:
         self.topics = topics
@@ -86,14 +88,14 @@ class CreatePartitionsRequest(Message):
 class CreatePartitionsTopicResult(Message):
     __slots__ = ("name", "error_code", "error_message",)
     name: str  # 0+
-    error_code: int  # 0+
+    error_code: Int16  # 0+
     error_message: str | None  # 0+
 
     def __init__(
         self,
         *,
         name: str = "",
-        error_code: int = 0,
+        error_code: Int16 = 0,
         error_message: str | None = None,
     ) -> None:
         self.name = name
@@ -103,13 +105,13 @@ class CreatePartitionsTopicResult(Message):
 
 class CreatePartitionsResponse(Message):
     __slots__ = ("throttle_time_ms", "results",)
-    throttle_time_ms: int  # 0+
+    throttle_time_ms: Int32  # 0+
     results: Sequence[CreatePartitionsTopicResult]  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         results: Sequence[CreatePartitionsTopicResult] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

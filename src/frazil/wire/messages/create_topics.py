@@ -8,11 +8,15 @@ from struct import Struct, pack, unpack_from
 from frazil.wire.layout import (
     Blob,
     FAULTS,
+    Int16,
+    Int32,
+    Int8,
     Layouts,
     Message,
     Put,
     UUID_ZERO,
     UVARINTS,
+    Uuid,
     bad_length,
     corrupt,
     read_uvarint,
@@ -48,14 +52,14 @@ _write_obox = Struct(">?b?x").pack
 
 class CreatableReplicaAssignment(Message):
     __slots__ = ("partition_index", "broker_ids",)
-    partition_index: int  # 0+
-    broker_ids: Sequence[int]  # 0+
+    partition_index: Int32  # 0+
+    broker_ids: Sequence[Int32]  # 0+
 
     def __init__(
         self,
         *,
-        partition_index: int = 0,
-        broker_ids: Sequence[int] = (),
+        partition_index: Int32 = 0,
+        broker_ids: Sequence[Int32] = (),
     ) -> None:
         self.partition_index = partition_index
         self.broker_ids = broker_ids
@@ -79,8 +83,8 @@ class CreatableTopicConfig(Message):
 class CreatableTopic(Message):
     __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs",)
     name: str  # 0+
-    num_partitions: int  # 0+
-    replication_factor: int  # 0+
+    num_partitions: Int32  # 0+
+    replication_factor: Int16  # 0+
     assignments: Sequence[CreatableReplicaAssignment]  # 0+
     configs: Sequence[CreatableTopicConfig]  # 0+
 
@@ -88,8 +92,8 @@ class CreatableTopic(Message):
         self,
         *,
         name: str = "",
-        num_partitions: int = 0,
-        replication_factor: int = 0,
+        num_partitions: Int32 = 0,
+        replication_factor: Int16 = 0,
         assignments: Sequence[CreatableReplicaAssignment] = (),
         configs: Sequence[CreatableTopicConfig] = (),
     ) -> None:
@@ -103,14 +107,14 @@ class CreatableTopic(Message):
 class CreateTopicsRequest(Message):
     __slots__ = ("topics", "timeout_ms", "validate_only",)
     topics: Sequence[CreatableTopic]  # 0+
-    timeout_ms: int  # 0+
+    timeout_ms: Int32  # 0+
     validate_only: bool  # 1+
 
     def __init__(
         self,
         *,
         topics: Sequence[CreatableTopic] = (),
-        timeout_ms: int = 60000,
+        timeout_ms: Int32 = 60000,
         validate_only: bool = False,
     ) -> None:
         self.topics = topics
@@ -123,7 +127,7 @@ class CreatableTopicConfigs(Message):
     name: str  # 5+
     value: str | None  # 5+
     read_only: bool  # 5+
-    config_source: int  # 5+
+    config_source: Int8  # 5+
     is_sensitive: bool  # 5+
 
     def __init__(
@@ -132,7 +136,7 @@ class CreatableTopicConfigs(Message):
         name: str = "",
         value: str | None = "",
         read_only: bool = False,
-        config_source: int = -1,
+        config_source: Int8 = -1,
         is_sensitive: bool = False,
     ) -> None:
         self.name = name
@@ -145,24 +149,24 @@ class CreatableTopicConfigs(Message):
 class CreatableTopicResult(Message):
     __slots__ = ("name", "topic_id", "error_code", "error_message", "topic_config_error_code", "num_partitions", "replication_factor", "configs",)
     name: str  # 0+
-    topic_id: bytes  # 7+
-    error_code: int  # 0+
+    topic_id: Uuid  # 7+
+    error_code: Int16  # 0+
     error_message: str | None  # 1+
-    topic_config_error_code: int  # 5+, tag 0
-    num_partitions: int  # 5+
-    replication_factor: int  # 5+
+    topic_config_error_code: Int16  # 5+, tag 0
+    num_partitions: Int32  # 5+
+    replication_factor: Int16  # 5+
     configs: Sequence[CreatableTopicConfigs] | None  # 5+
 
     def __init__(
         self,
         *,
         name: str = "",
-        topic_id: bytes = UUID_ZERO,
-        error_code: int = 0,
+        topic_id: Uuid = UUID_ZERO,
+        error_code: Int16 = 0,
         error_message: str | None = "",
-        topic_config_error_code: int = 0,
-        num_partitions: int = -1,
-        replication_factor: int = -1,
+        topic_config_error_code: Int16 = 0,
+        num_partitions: Int32 = -1,
+        replication_factor: Int16 = -1,
         configs: Sequence[CreatableTopicConfigs] | None = (),
     ) -> None:
         self.name = name
@@ -177,13 +181,13 @@ class CreatableTopicResult(Message):
 
 class CreateTopicsResponse(Message):
     __slots__ = ("throttle_time_ms", "topics",)
-    throttle_time_ms: int  # 2+
+    throttle_time_ms: Int32  # 2+
     topics: Sequence[CreatableTopicResult]  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         topics: Sequence[CreatableTopicResult] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -7,6 +7,8 @@ from struct import Struct, pack
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
     Layouts,
     Message,
     Put,
@@ -47,13 +49,13 @@ class DeleteGroupsRequest(Message):
 class DeletableGroupResult(Message):
     __slots__ = ("group_id", "error_code",)
     group_id: str  # 0+
-    error_code: int  # 0+
+    error_code: Int16  # 0+
 
     def __init__(
         self,
         *,
         group_id: str = "",
-        error_code: int = 0,
+        error_code: Int16 = 0,
     ) -> None:
         self.group_id = group_id
         self.error_code = error_code
@@ -61,13 +63,13 @@ class DeletableGroupResult(Message):
 
 class DeleteGroupsResponse(Message):
     __slots__ = ("throttle_time_ms", "results",)
-    throttle_time_ms: int  # 0+
+    throttle_time_ms: Int32  # 0+
     results: Sequence[DeletableGroupResult]  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         results: Sequence[DeletableGroupResult] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

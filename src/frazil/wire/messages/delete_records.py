@@ -7,6 +7,9 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
+    Int64,
     Layouts,
     Message,
     Put,
@@ -39,14 +42,14 @@ _write_ix = Struct(">ix").pack
 
 class DeleteRecordsPartition(Message):
     __slots__ = ("partition_index", "offset",)
-    partition_index: int  # 0+
-    offset: int  # 0+
+    partition_index: Int32  # 0+
+    offset: Int64  # 0+
 
     def __init__(
         self,
         *,
-        partition_index: int = 0,
-        offset: int = 0,
+        partition_index: Int32 = 0,
+        offset: Int64 = 0,
     ) -> None:
         self.partition_index = partition_index
         self.offset = offset
@@ -70,13 +73,13 @@ class DeleteRecordsTopic(Message):
 class DeleteRecordsRequest(Message):
     __slots__ = ("topics", "timeout_ms",)
     topics: Sequence[DeleteRecordsTopic]  # 0+
-    timeout_ms: int  # 0+
+    timeout_ms: Int32  # 0+
 
     def __init__(
         self,
         *,
         topics: Sequence[DeleteRecordsTopic] = (),
-        timeout_ms: int = 0,
+        timeout_ms: Int32 = 0,
     ) -> None:
         self.topics = topics
         self.timeout_ms = timeout_ms
@@ -84,16 +87,16 @@ class DeleteRecordsRequest(Message):
 
 class DeleteRecordsPartitionResult(Message):
     __slots__ = ("partition_index", "low_watermark", "error_code",)
-    partition_index: int  # 0+
-    low_watermark: int  # 0+
-    error_code: int  # 0+
+    partition_index: Int32  # 0+
+    low_watermark: Int64  # 0+
+    error_code: Int16  # 0+
 
     def __init__(
         self,
         *,
-        partition_index: int = 0,
-        low_watermark: int = 0,
-        error_code: int = 0,
+        partition_index: Int32 = 0,
+        low_watermark: Int64 = 0,
+        error_code: Int16 = 0,
     ) -> None:
         self.partition_index = partition_index
         self.low_watermark = low_watermark
@@ -117,13 +120,13 @@ class DeleteRecordsTopicResult(Message):
 
 class DeleteRecordsResponse(Message):
     __slots__ = ("throttle_time_ms", "topics",)
-    throttle_time_ms: int  # 0+
+    throttle_time_ms: Int32  # 0+
     topics: Sequence[DeleteRecordsTopicResult]  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         topics: Sequence[DeleteRecordsTopicResult] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -7,11 +7,14 @@ from struct import Struct, pack
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
     Layouts,
     Message,
     Put,
     UUID_ZERO,
     UVARINTS,
+    Uuid,
     bad_length,
     corrupt,
     read_compact_string,
@@ -41,13 +44,13 @@ _write_ix = Struct(">ix").pack
 class DeleteTopicState(Message):
     __slots__ = ("name", "topic_id",)
     name: str | None  # 6+
-    topic_id: bytes  # 6+
+    topic_id: Uuid  # 6+
 
     def __init__(
         self,
         *,
         name: str | None = None,
-        topic_id: bytes = UUID_ZERO,
+        topic_id: Uuid = UUID_ZERO,
     ) -> None:
         self.name = name
         self.topic_id = topic_id
@@ -57,14 +60,14 @@ class DeleteTopicsRequest(Message):
     __slots__ = ("topics", "topic_names", "timeout_ms",)
     topics: Sequence[DeleteTopicState]  # 6+
     topic_names: Sequence[str]  # 0-5
-    timeout_ms: int  # 0+
+    timeout_ms: Int32  # 0+
 
     def __init__(
         self,
         *,
         topics: Sequence[DeleteTopicState] = (),
         topic_names: Sequence[str] = (),
-        timeout_ms: int = 0,
+        timeout_ms: Int32 = 0,
     ) -> None:
         self.topics = topics
         self.topic_names = topic_names
@@ -74,16 +77,16 @@ class DeleteTopicsRequest(Message):
 class DeletableTopicResult(Message):
     __slots__ = ("name", "topic_id", "error_code", "error_message",)
     name: str | None  # 0+
-    topic_id: bytes  # 6+
-    error_code: int  # 0+
+    topic_id: Uuid  # 6+
+    error_code: Int16  # 0+
     error_message: str | None  # 5+
 
     def __init__(
         self,
         *,
         name: str | None = "",
-        topic_id: bytes = UUID_ZERO,
-        error_code: int = 0,
+        topic_id: Uuid = UUID_ZERO,
+        error_code: Int16 = 0,
         error_message: str | None = None,
     ) -> None:
         self.name = name
@@ -94,13 +97,13 @@ class DeletableTopicResult(Message):
 
 class DeleteTopicsResponse(Message):
     __slots__ = ("throttle_time_ms", "responses",)
-    throttle_time_ms: int  # 1+
+    throttle_time_ms: Int32  # 1+
     responses: Sequence[DeletableTopicResult]  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         responses: Sequence[DeletableTopicResult] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

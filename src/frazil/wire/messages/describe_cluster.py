@@ -7,6 +7,9 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
+    Int8,
     Layouts,
     Message,
     Put,
@@ -37,14 +40,14 @@ _write_ox = Struct(">?x").pack
 class DescribeClusterRequest(Message):
     __slots__ = ("include_cluster_authorized_operations", "endpoint_type", "include_fenced_brokers",)
     include_cluster_authorized_operations: bool  # 0+
-    endpoint_type: int  # 1+
+    endpoint_type: Int8  # 1+
     include_fenced_brokers: bool  # 2+
 
     def __init__(
         self,
         *,
         include_cluster_authorized_operations: bool = False,
-        endpoint_type: int = 1,
+        endpoint_type: Int8 = 1,
         include_fenced_brokers: bool = False,
     ) -> None:
         self.include_cluster_authorized_operations = include_cluster_authorized_operations
@@ -54,18 +57,18 @@ class DescribeClusterRequest(Message):
 
 class DescribeClusterBroker(Message):
     __slots__ = ("broker_id", "host", "port", "rack", "is_fenced",)
-    broker_id: int  # 0+
+    broker_id: Int32  # 0+
     host: str  # 0+
-    port: int  # 0+
+    port: Int32  # 0+
     rack: str | None  # 0+
     is_fenced: bool  # 2+
 
     def __init__(
         self,
         *,
-        broker_id: int = 0,
+        broker_id: Int32 = 0,
         host: str = "",
-        port: int = 0,
+        port: Int32 = 0,
         rack: str | None = None,
         is_fenced: bool = False,
     ) -> None:
@@ -78,26 +81,26 @@ class DescribeClusterBroker(Message):
 
 class DescribeClusterResponse(Message):
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "endpoint_type", "cluster_id", "controller_id", "brokers", "cluster_authorized_operations",)
-    throttle_time_ms: int  # 0+
-    error_code: int  # 0+
+    throttle_time_ms: Int32  # 0+
+    error_code: Int16  # 0+
     error_message: str | None  # 0+
-    endpoint_type: int  # 1+
+    endpoint_type: Int8  # 1+
     cluster_id: str  # 0+
-    controller_id: int  # 0+
+    controller_id: Int32  # 0+
     brokers: Sequence[DescribeClusterBroker]  # 0+
-    cluster_authorized_operations: int  # 0+
+    cluster_authorized_operations: Int32  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
+        throttle_time_ms: Int32 = 0,
+        error_code: Int16 = 0,
         error_message: str | None = None,
-        endpoint_type: int = 1,
+        endpoint_type: Int8 = 1,
         cluster_id: str = "",
-        controller_id: int = -1,
+        controller_id: Int32 = -1,
         brokers: Sequence[DescribeClusterBroker] = (),
-        cluster_authorized_operations: int = -2147483648,
+        cluster_authorized_operations: Int32 = -2147483648,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code

@@ -7,6 +7,9 @@ from struct import Struct, pack
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
+    Int8,
     Layouts,
     Message,
     Put,
@@ -51,14 +54,14 @@ _write_oox = Struct(">??x").pack
 
 class DescribeConfigsResource(Message):
     __slots__ = ("resource_type", "resource_name", "configuration_keys",)
-    resource_type: int  # 0+
+    resource_type: Int8  # 0+
     resource_name: str  # 0+
     configuration_keys: Sequence[str] | None  # 0+
 
     def __init__(
         self,
         *,
-        resource_type: int = 0,
+        resource_type: Int8 = 0,
         resource_name: str = "",
         configuration_keys: Sequence[str] | None = (),
     ) -> None:
@@ -89,14 +92,14 @@ class DescribeConfigsSynonym(Message):
     __slots__ = ("name", "value", "source",)
     name: str  # 1+
     value: str | None  # 1+
-    source: int  # 1+
+    source: Int8  # 1+
 
     def __init__(
         self,
         *,
         name: str = "",
         value: str | None = "",
-        source: int = 0,
+        source: Int8 = 0,
     ) -> None:
         self.name = name
         self.value = value
@@ -108,10 +111,10 @@ class DescribeConfigsResourceResult(Message):
     name: str  # 0+
     value: str | None  # 0+
     read_only: bool  # 0+
-    config_source: int  # 1+
+    config_source: Int8  # 1+
     is_sensitive: bool  # 0+
     synonyms: Sequence[DescribeConfigsSynonym]  # 1+
-    config_type: int  # 3+
+    config_type: Int8  # 3+
     documentation: str | None  # 3+
 
     def __init__(
@@ -120,10 +123,10 @@ class DescribeConfigsResourceResult(Message):
         name: str = "",
         value: str | None = "",
         read_only: bool = False,
-        config_source: int = -1,
+        config_source: Int8 = -1,
         is_sensitive: bool = False,
         synonyms: Sequence[DescribeConfigsSynonym] = (),
-        config_type: int = 0,
+        config_type: Int8 = 0,
         documentation: str | None = "",
     ) -> None:
         self.name = name
@@ -138,18 +141,18 @@ class DescribeConfigsResourceResult(Message):
 
 class DescribeConfigsResult(Message):
     __slots__ = ("error_code", "error_message", "resource_type", "resource_name", "configs",)
-    error_code: int  # 0+
+    error_code: Int16  # 0+
     error_message: str | None  # 0+
-    resource_type: int  # 0+
+    resource_type: Int8  # 0+
     resource_name: str  # 0+
     configs: Sequence[DescribeConfigsResourceResult]  # 0+
 
     def __init__(
         self,
         *,
-        error_code: int = 0,
+        error_code: Int16 = 0,
         error_message: str | None = "",
-        resource_type: int = 0,
+        resource_type: Int8 = 0,
         resource_name: str = "",
         configs: Sequence[DescribeConfigsResourceResult] = (),
     ) -> None:
@@ -162,13 +165,13 @@ class DescribeConfigsResult(Message):
 
 class DescribeConfigsResponse(Message):
     __slots__ = ("throttle_time_ms", "results",)
-    throttle_time_ms: int  # 0+
+    throttle_time_ms: Int32  # 0+
     results: Sequence[DescribeConfigsResult]  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         results: Sequence[DescribeConfigsResult] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -7,6 +7,8 @@ from struct import Struct, pack
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
     Layouts,
     Message,
     Put,
@@ -82,26 +84,26 @@ class DescribedGroupMember(Message):
 
 class DescribedGroup(Message):
     __slots__ = ("error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members", "authorized_operations",)
-    error_code: int  # 0+
+    error_code: Int16  # 0+
     error_message: str | None  # 6+
     group_id: str  # 0+
     group_state: str  # 0+
     protocol_type: str  # 0+
     protocol_data: str  # 0+
     members: Sequence[DescribedGroupMember]  # 0+
-    authorized_operations: int  # 3+
+    authorized_operations: Int32  # 3+
 
     def __init__(
         self,
         *,
-        error_code: int = 0,
+        error_code: Int16 = 0,
         error_message: str | None = None,
         group_id: str = "",
         group_state: str = "",
         protocol_type: str = "",
         protocol_data: str = "",
         members: Sequence[DescribedGroupMember] = (),
-        authorized_operations: int = -2147483648,
+        authorized_operations: Int32 = -2147483648,
     ) -> None:
         self.error_code = error_code
         self.error_message = error_message
@@ -115,13 +117,13 @@ class DescribedGroup(Message):
 
 class DescribeGroupsResponse(Message):
     __slots__ = ("throttle_time_ms", "groups",)
-    throttle_time_ms: int  # 1+
+    throttle_time_ms: Int32  # 1+
     groups: Sequence[DescribedGroup]  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         groups: Sequence[DescribedGroup] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

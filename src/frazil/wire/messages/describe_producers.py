@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
+    Int64,
     Layouts,
     Message,
     Put,
@@ -30,13 +33,13 @@ _write_qiiqiqx = Struct(">qiiqiqx").pack
 class TopicRequest(Message):
     __slots__ = ("name", "partition_indexes",)
     name: str  # 0+
-    partition_indexes: Sequence[int]  # 0+
+    partition_indexes: Sequence[Int32]  # 0+
 
     def __init__(
         self,
         *,
         name: str = "",
-        partition_indexes: Sequence[int] = (),
+        partition_indexes: Sequence[Int32] = (),
     ) -> None:
         self.name = name
         self.partition_indexes = partition_indexes
@@ -56,22 +59,22 @@ class DescribeProducersRequest(Message):
 
 class ProducerState(Message):
     __slots__ = ("producer_id", "producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch", "current_txn_start_offset",)
-    producer_id: int  # 0+
-    producer_epoch: int  # 0+
-    last_sequence: int  # 0+
-    last_timestamp: int  # 0+
-    coordinator_epoch: int  # 0+
-    current_txn_start_offset: int  # 0+
+    producer_id: Int64  # 0+
+    producer_epoch: Int32  # 0+
+    last_sequence: Int32  # 0+
+    last_timestamp: Int64  # 0+
+    coordinator_epoch: Int32  # 0+
+    current_txn_start_offset: Int64  # 0+
 
     def __init__(
         self,
         *,
-        producer_id: int = 0,
-        producer_epoch: int = 0,
-        last_sequence: int = -1,
-        last_timestamp: int = -1,
-        coordinator_epoch: int = 0,
-        current_txn_start_offset: int = -1,
+        producer_id: Int64 = 0,
+        producer_epoch: Int32 = 0,
+        last_sequence: Int32 = -1,
+        last_timestamp: Int64 = -1,
+        coordinator_epoch: Int32 = 0,
+        current_txn_start_offset: Int64 = -1,
     ) -> None:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
@@ -83,16 +86,16 @@ class ProducerState(Message):
 
 class PartitionResponse(Message):
     __slots__ = ("partition_index", "error_code", "error_message", "active_producers",)
-    partition_index: int  # 0+
-    error_code: int  # 0+
+    partition_index: Int32  # 0+
+    error_code: Int16  # 0+
     error_message: str | None  # 0+
     active_producers: Sequence[ProducerState]  # 0+
 
     def __init__(
         self,
         *,
-        partition_index: int = 0,
-        error_code: int = 0,
+        partition_index: Int32 = 0,
+        error_code: Int16 = 0,
         error_message: str | None = None,
         active_producers: Sequence[ProducerState] = (),
     ) -> None:
@@ -119,13 +122,13 @@ class TopicResponse(Message):
 
 class DescribeProducersResponse(Message):
     __slots__ = ("throttle_time_ms", "topics",)
-    throttle_time_ms: int  # 0+
+    throttle_time_ms: Int32  # 0+
     topics: Sequence[TopicResponse]  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         topics: Sequence[TopicResponse] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

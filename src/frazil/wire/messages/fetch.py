@@ -8,11 +8,16 @@ from struct import Struct, pack, unpack_from
 from frazil.wire.layout import (
     Blob,
     FAULTS,
+    Int16,
+    Int32,
+    Int64,
+    Int8,
     Layouts,
     Message,
     Put,
     UUID_ZERO,
     UVARINTS,
+    Uuid,
     bad_length,
     corrupt,
     read_uvarint,
@@ -75,14 +80,14 @@ _write_qqx = Struct(">qqx").pack
 
 class ReplicaState(Message):
     __slots__ = ("replica_id", "replica_epoch",)
-    replica_id: int  # 15+
-    replica_epoch: int  # 15+
+    replica_id: Int32  # 15+
+    replica_epoch: Int64  # 15+
 
     def __init__(
         self,
         *,
-        replica_id: int = -1,
-        replica_epoch: int = -1,
+        replica_id: Int32 = -1,
+        replica_epoch: Int64 = -1,
     ) -> None:
         self.replica_id = replica_id
         self.replica_epoch = replica_epoch
@@ -90,26 +95,26 @@ class ReplicaState(Message):
 
 class FetchPartition(Message):
     __slots__ = ("partition", "current_leader_epoch", "fetch_offset", "last_fetched_epoch", "log_start_offset", "partition_max_bytes", "replica_directory_id", "high_watermark",)
-    partition: int  # 0+
-    current_leader_epoch: int  # 9+
-    fetch_offset: int  # 0+
-    last_fetched_epoch: int  # 12+
-    log_start_offset: int  # 5+
-    partition_max_bytes: int  # 0+
-    replica_directory_id: bytes  # 17+, tag 0
-    high_watermark: int  # 18+, tag 1
+    partition: Int32  # 0+
+    current_leader_epoch: Int32  # 9+
+    fetch_offset: Int64  # 0+
+    last_fetched_epoch: Int32  # 12+
+    log_start_offset: Int64  # 5+
+    partition_max_bytes: Int32  # 0+
+    replica_directory_id: Uuid  # 17+, tag 0
+    high_watermark: Int64  # 18+, tag 1
 
     def __init__(
         self,
         *,
-        partition: int = 0,
-        current_leader_epoch: int = -1,
-        fetch_offset: int = 0,
-        last_fetched_epoch: int = -1,
-        log_start_offset: int = -1,
-        partition_max_bytes: int = 0,
-        replica_directory_id: bytes = UUID_ZERO,
-        high_watermark: int = 9223372036854775807,
+        partition: Int32 = 0,
+        current_leader_epoch: Int32 = -1,
+        fetch_offset: Int64 = 0,
+        last_fetched_epoch: Int32 = -1,
+        log_start_offset: Int64 = -1,
+        partition_max_bytes: Int32 = 0,
+        replica_directory_id: Uuid = UUID_ZERO,
+        high_watermark: Int64 = 9223372036854775807,
     ) -> None:
         self.partition = partition
         self.current_leader_epoch = current_leader_epoch
@@ -124,14 +129,14 @@ class FetchPartition(Message):
 class FetchTopic(Message):
     __slots__ = ("topic", "topic_id", "partitions",)
     topic: str  # 0-12
-    topic_id: bytes  # 13+
+    topic_id: Uuid  # 13+
     partitions: Sequence[FetchPartition]  # 0+
 
     def __init__(
         self,
         *,
         topic: str = "",
-        topic_id: bytes = UUID_ZERO,
+        topic_id: Uuid = UUID_ZERO,
         partitions: Sequence[FetchPartition] = (),
     ) -> None:
         self.topic = topic
@@ -142,15 +147,15 @@ class FetchTopic(Message):
 class ForgottenTopic(Message):
     __slots__ = ("topic", "topic_id", "partitions",)
     topic: str  # 7-12
-    topic_id: bytes  # 13+
-    partitions: Sequence[int]  # 7+
+    topic_id: Uuid  # 13+
+    partitions: Sequence[Int32]  # 7+
 
     def __init__(
         self,
         *,
         topic: str = "",
-        topic_id: bytes = UUID_ZERO,
-        partitions: Sequence[int] = (),
+        topic_id: Uuid = UUID_ZERO,
+        partitions: Sequence[Int32] = (),
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -160,14 +165,14 @@ class ForgottenTopic(Message):
 class FetchRequest(Message):
     __slots__ = ("cluster_id", "replica_id", "replica_state", "max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "session_id", "session_epoch", "topics", "forgotten_topics_data", "rack_id",)
     cluster_id: str | None  # 12+, tag 0
-    replica_id: int  # 0-14
+    replica_id: Int32  # 0-14
     replica_state: ReplicaState | None  # 15+, tag 1
-    max_wait_ms: int  # 0+
-    min_bytes: int  # 0+
-    max_bytes: int  # 3+
-    isolation_level: int  # 4+
-    session_id: int  # 7+
-    session_epoch: int  # 7+
+    max_wait_ms: Int32  # 0+
+    min_bytes: Int32  # 0+
+    max_bytes: Int32  # 3+
+    isolation_level: Int8  # 4+
+    session_id: Int32  # 7+
+    session_epoch: Int32  # 7+
     topics: Sequence[FetchTopic]  # 0+
     forgotten_topics_data: Sequence[ForgottenTopic]  # 7+
     rack_id: str  # 11+
@@ -176,14 +181,14 @@ class FetchRequest(Message):
         self,
         *,
         cluster_id: str | None = None,
-        replica_id: int = -1,
+        replica_id: Int32 = -1,
         replica_state: ReplicaState | None = None,
-        max_wait_ms: int = 0,
-        min_bytes: int = 0,
-        max_bytes: int = 2147483647,
-        isolation_level: int = 0,
-        session_id: int = 0,
-        session_epoch: int = -1,
+        max_wait_ms: Int32 = 0,
+        min_bytes: Int32 = 0,
+        max_bytes: Int32 = 2147483647,
+        isolation_level: Int8 = 0,
+        session_id: Int32 = 0,
+        session_epoch: Int32 = -1,
         topics: Sequence[FetchTopic] = (),
         forgotten_topics_data: Sequence[ForgottenTopic] = (),
         rack_id: str = "",
@@ -204,14 +209,14 @@ class FetchRequest(Message):
 
 class EpochEndOffset(Message):
     __slots__ = ("epoch", "end_offset",)
-    epoch: int  # 12+
-    end_offset: int  # 12+
+    epoch: Int32  # 12+
+    end_offset: Int64  # 12+
 
     def __init__(
         self,
         *,
-        epoch: int = -1,
-        end_offset: int = -1,
+        epoch: Int32 = -1,
+        end_offset: Int64 = -1,
     ) -> None:
         self.epoch = epoch
         self.end_offset = end_offset
@@ -219,14 +224,14 @@ class EpochEndOffset(Message):
 
 class LeaderIdAndEpoch(Message):
     __slots__ = ("leader_id", "leader_epoch",)
-    leader_id: int  # 12+
-    leader_epoch: int  # 12+
+    leader_id: Int32  # 12+
+    leader_epoch: Int32  # 12+
 
     def __init__(
         self,
         *,
-        leader_id: int = -1,
-        leader_epoch: int = -1,
+        leader_id: Int32 = -1,
+        leader_epoch: Int32 = -1,
     ) -> None:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
@@ -234,14 +239,14 @@ class LeaderIdAndEpoch(Message):
 
 class SnapshotId(Message):
     __slots__ = ("end_offset", "epoch",)
-    end_offset: int  # 0+
-    epoch: int  # 0+
+    end_offset: Int64  # 0+
+    epoch: Int32  # 0+
 
     def __init__(
         self,
         *,
-        end_offset: int = -1,
-        epoch: int = -1,
+        end_offset: Int64 = -1,
+        epoch: Int32 = -1,
     ) -> None:
         self.end_offset = end_offset
         self.epoch = epoch
@@ -249,14 +254,14 @@ class SnapshotId(Message):
 
 class AbortedTransaction(Message):
     __slots__ = ("producer_id", "first_offset",)
-    producer_id: int  # 4+
-    first_offset: int  # 4+
+    producer_id: Int64  # 4+
+    first_offset: Int64  # 4+
 
     def __init__(
         self,
         *,
-        producer_id: int = 0,
-        first_offset: int = 0,
+        producer_id: Int64 = 0,
+        first_offset: Int64 = 0,
     ) -> None:
         self.producer_id = producer_id
         self.first_offset = first_offset
@@ -264,31 +269,31 @@ class AbortedTransaction(Message):
 
 class PartitionData(Message):
     __slots__ = ("partition_index", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "diverging_epoch", "current_leader", "snapshot_id", "aborted_transactions", "preferred_read_replica", "records",)
-    partition_index: int  # 0+
-    error_code: int  # 0+
-    high_watermark: int  # 0+
-    last_stable_offset: int  # 4+
-    log_start_offset: int  # 5+
+    partition_index: Int32  # 0+
+    error_code: Int16  # 0+
+    high_watermark: Int64  # 0+
+    last_stable_offset: Int64  # 4+
+    log_start_offset: Int64  # 5+
     diverging_epoch: EpochEndOffset | None  # 12+, tag 0
     current_leader: LeaderIdAndEpoch | None  # 12+, tag 1
     snapshot_id: SnapshotId | None  # 12+, tag 2
     aborted_transactions: Sequence[AbortedTransaction] | None  # 4+
-    preferred_read_replica: int  # 11+
+    preferred_read_replica: Int32  # 11+
     records: Blob | None  # 0+
 
     def __init__(
         self,
         *,
-        partition_index: int = 0,
-        error_code: int = 0,
-        high_watermark: int = 0,
-        last_stable_offset: int = -1,
-        log_start_offset: int = -1,
+        partition_index: Int32 = 0,
+        error_code: Int16 = 0,
+        high_watermark: Int64 = 0,
+        last_stable_offset: Int64 = -1,
+        log_start_offset: Int64 = -1,
         diverging_epoch: EpochEndOffset | None = None,
         current_leader: LeaderIdAndEpoch | None = None,
         snapshot_id: SnapshotId | None = None,
         aborted_transactions: Sequence[AbortedTransaction] | None = (),
-        preferred_read_replica: int = -1,
+        preferred_read_replica: Int32 = -1,
         records: Blob | None = None,
     ) -> None:
         self.partition_index = partition_index
@@ -307,14 +312,14 @@ class PartitionData(Message):
 class FetchableTopicResponse(Message):
     __slots__ = ("topic", "topic_id", "partitions",)
     topic: str  # 0-12
-    topic_id: bytes  # 13+
+    topic_id: Uuid  # 13+
     partitions: Sequence[PartitionData]  # 0+
 
     def __init__(
         self,
         *,
         topic: str = "",
-        topic_id: bytes = UUID_ZERO,
+        topic_id: Uuid = UUID_ZERO,
         partitions: Sequence[PartitionData] = (),
     ) -> None:
         self.topic = topic
@@ -324,17 +329,17 @@ class FetchableTopicResponse(Message):
 
 class NodeEndpoint(Message):
     __slots__ = ("node_id", "host", "port", "rack",)
-    node_id: int  # 16+
+    node_id: Int32  # 16+
     host: str  # 16+
-    port: int  # 16+
+    port: Int32  # 16+
     rack: str | None  # 16+
 
     def __init__(
         self,
         *,
-        node_id: int = 0,
+        node_id: Int32 = 0,
         host: str = "",
-        port: int = 0,
+        port: Int32 = 0,
         rack: str | None = None,
     ) -> None:
         self.node_id = node_id
@@ -345,18 +350,18 @@ class NodeEndpoint(Message):
 
 class FetchResponse(Message):
     __slots__ = ("throttle_time_ms", "error_code", "session_id", "responses", "node_endpoints",)
-    throttle_time_ms: int  # 1+
-    error_code: int  # 7+
-    session_id: int  # 7+
+    throttle_time_ms: Int32  # 1+
+    error_code: Int16  # 7+
+    session_id: Int32  # 7+
     responses: Sequence[FetchableTopicResponse]  # 0+
     node_endpoints: Sequence[NodeEndpoint]  # 16+, tag 0
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        session_id: int = 0,
+        throttle_time_ms: Int32 = 0,
+        error_code: Int16 = 0,
+        session_id: Int32 = 0,
         responses: Sequence[FetchableTopicResponse] = (),
         node_endpoints: Sequence[NodeEndpoint] = (),
     ) -> None:

@@ -7,6 +7,9 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
+    Int8,
     Layouts,
     Message,
     Put,
@@ -42,14 +45,14 @@ _write_ix = Struct(">ix").pack
 class FindCoordinatorRequest(Message):
     __slots__ = ("key", "key_type", "coordinator_keys",)
     key: str  # 0-3
-    key_type: int  # 1+
+    key_type: Int8  # 1+
     coordinator_keys: Sequence[str]  # 4+
 
     def __init__(
         self,
         *,
         key: str = "",
-        key_type: int = 0,
+        key_type: Int8 = 0,
         coordinator_keys: Sequence[str] = (),
     ) -> None:
         self.key = key
@@ -60,20 +63,20 @@ class FindCoordinatorRequest(Message):
 class Coordinator(Message):
     __slots__ = ("key", "node_id", "host", "port", "error_code", "error_message",)
     key: str  # 4+
-    node_id: int  # 4+
+    node_id: Int32  # 4+
     host: str  # 4+
-    port: int  # 4+
-    error_code: int  # 4+
+    port: Int32  # 4+
+    error_code: Int16  # 4+
     error_message: str | None  # 4+
 
     def __init__(
         self,
         *,
         key: str = "",
-        node_id: int = 0,
+        node_id: Int32 = 0,
         host: str = "",
-        port: int = 0,
-        error_code: int = 0,
+        port: Int32 = 0,
+        error_code: Int16 = 0,
         error_message: str | None = "",
     ) -> None:
         self.key = key
@@ -86,23 +89,23 @@ class Coordinator(Message):
 
 class FindCoordinatorResponse(Message):
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "node_id", "host", "port", "coordinators",)
-    throttle_time_ms: int  # 1+
-    error_code: int  # 0-3
+    throttle_time_ms: Int32  # 1+
+    error_code: Int16  # 0-3
     error_message: str | None  # 1-3
-    node_id: int  # 0-3
+    node_id: Int32  # 0-3
     host: str  # 0-3
-    port: int  # 0-3
+    port: Int32  # 0-3
     coordinators: Sequence[Coordinator]  # 4+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
+        throttle_time_ms: Int32 = 0,
+        error_code: Int16 = 0,
         error_message: str | None = "",
-        node_id: int = 0,
+        node_id: Int32 = 0,
         host: str = "",
-        port: int = 0,
+        port: Int32 = 0,
         coordinators: Sequence[Coordinator] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -6,6 +6,8 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
     Layouts,
     Message,
     Put,
@@ -31,7 +33,7 @@ _write_ihx = Struct(">ihx").pack
 class HeartbeatRequest(Message):
     __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id",)
     group_id: str  # 0+
-    generation_id: int  # 0+
+    generation_id: Int32  # 0+
     member_id: str  # 0+
     group_instance_id: str | None  # 3+
 
@@ -39,7 +41,7 @@ class HeartbeatRequest(Message):
         self,
         *,
         group_id: str = "",
-        generation_id: int = 0,
+        generation_id: Int32 = 0,
         member_id: str = "",
         group_instance_id: str | None = None,
     ) -> None:
@@ -51,14 +53,14 @@ class HeartbeatRequest(Message):
 
 class HeartbeatResponse(Message):
     __slots__ = ("throttle_time_ms", "error_code",)
-    throttle_time_ms: int  # 1+
-    error_code: int  # 0+
+    throttle_time_ms: Int32  # 1+
+    error_code: Int16  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
+        throttle_time_ms: Int32 = 0,
+        error_code: Int16 = 0,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code

@@ -7,6 +7,9 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
+    Int8,
     Layouts,
     Message,
     Put,
@@ -42,14 +45,14 @@ _write_ox = Struct(">?x").pack
 class AlterableConfig(Message):
     __slots__ = ("name", "config_operation", "value",)
     name: str  # 0+
-    config_operation: int  # 0+
+    config_operation: Int8  # 0+
     value: str | None  # 0+
 
     def __init__(
         self,
         *,
         name: str = "",
-        config_operation: int = 0,
+        config_operation: Int8 = 0,
         value: str | None = "",
     ) -> None:
         self.name = name
@@ -59,14 +62,14 @@ class AlterableConfig(Message):
 
 class AlterConfigsResource(Message):
     __slots__ = ("resource_type", "resource_name", "configs",)
-    resource_type: int  # 0+
+    resource_type: Int8  # 0+
     resource_name: str  # 0+
     configs: Sequence[AlterableConfig]  # 0+
 
     def __init__(
         self,
         *,
-        resource_type: int = 0,
+        resource_type: Int8 = 0,
         resource_name: str = "",
         configs: Sequence[AlterableConfig] = (),
     ) -> None:
@@ -92,17 +95,17 @@ class IncrementalAlterConfigsRequest(Message):
 
 class AlterConfigsResourceResponse(Message):
     __slots__ = ("error_code", "error_message", "resource_type", "resource_name",)
-    error_code: int  # 0+
+    error_code: Int16  # 0+
     error_message: str | None  # 0+
-    resource_type: int  # 0+
+    resource_type: Int8  # 0+
     resource_name: str  # 0+
 
     def __init__(
         self,
         *,
-        error_code: int = 0,
+        error_code: Int16 = 0,
         error_message: str | None = "",
-        resource_type: int = 0,
+        resource_type: Int8 = 0,
         resource_name: str = "",
     ) -> None:
         self.error_code = error_code
@@ -113,13 +116,13 @@ class AlterConfigsResourceResponse(Message):
 
 class IncrementalAlterConfigsResponse(Message):
     __slots__ = ("throttle_time_ms", "responses",)
-    throttle_time_ms: int  # 0+
+    throttle_time_ms: Int32  # 0+
     responses: Sequence[AlterConfigsResourceResponse]  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         responses: Sequence[AlterConfigsResourceResponse] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

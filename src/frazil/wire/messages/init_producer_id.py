@@ -6,6 +6,9 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
+    Int64,
     Layouts,
     Message,
     Put,
@@ -39,9 +42,9 @@ _write_ix = Struct(">ix").pack
 class InitProducerIdRequest(Message):
     __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch", "enable2_pc", "keep_prepared_txn",)
     transactional_id: str | None  # 0+
-    transaction_timeout_ms: int  # 0+
-    producer_id: int  # 3+
-    producer_epoch: int  # 3+
+    transaction_timeout_ms: Int32  # 0+
+    producer_id: Int64  # 3+
+    producer_epoch: Int16  # 3+
     enable2_pc: bool  # 6+
     keep_prepared_txn: bool  # 6+
 
@@ -49,9 +52,9 @@ class InitProducerIdRequest(Message):
         self,
         *,
         transactional_id: str | None = "",
-        transaction_timeout_ms: int = 0,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
+        transaction_timeout_ms: Int32 = 0,
+        producer_id: Int64 = -1,
+        producer_epoch: Int16 = -1,
         enable2_pc: bool = False,
         keep_prepared_txn: bool = False,
     ) -> None:
@@ -65,22 +68,22 @@ class InitProducerIdRequest(Message):
 
 class InitProducerIdResponse(Message):
     __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch", "ongoing_txn_producer_id", "ongoing_txn_producer_epoch",)
-    throttle_time_ms: int  # 0+
-    error_code: int  # 0+
-    producer_id: int  # 0+
-    producer_epoch: int  # 0+
-    ongoing_txn_producer_id: int  # 6+
-    ongoing_txn_producer_epoch: int  # 6+
+    throttle_time_ms: Int32  # 0+
+    error_code: Int16  # 0+
+    producer_id: Int64  # 0+
+    producer_epoch: Int16  # 0+
+    ongoing_txn_producer_id: Int64  # 6+
+    ongoing_txn_producer_epoch: Int16  # 6+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        producer_id: int = -1,
-        producer_epoch: int = 0,
-        ongoing_txn_producer_id: int = -1,
-        ongoing_txn_producer_epoch: int = -1,
+        throttle_time_ms: Int32 = 0,
+        error_code: Int16 = 0,
+        producer_id: Int64 = -1,
+        producer_epoch: Int16 = 0,
+        ongoing_txn_producer_id: Int64 = -1,
+        ongoing_txn_producer_epoch: Int16 = -1,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code

@@ -7,6 +7,8 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
     Layouts,
     Message,
     Put,
@@ -57,8 +59,8 @@ class JoinGroupRequestProtocol(Message):
 class JoinGroupRequest(Message):
     __slots__ = ("group_id", "session_timeout_ms", "rebalance_timeout_ms", "member_id", "group_instance_id", "protocol_type", "protocols", "reason",)
     group_id: str  # 0+
-    session_timeout_ms: int  # 0+
-    rebalance_timeout_ms: int  # 1+
+    session_timeout_ms: Int32  # 0+
+    rebalance_timeout_ms: Int32  # 1+
     member_id: str  # 0+
     group_instance_id: str | None  # 5+
     protocol_type: str  # 0+
@@ -69,8 +71,8 @@ class JoinGroupRequest(Message):
         self,
         *,
         group_id: str = "",
-        session_timeout_ms: int = 0,
-        rebalance_timeout_ms: int = -1,
+        session_timeout_ms: Int32 = 0,
+        rebalance_timeout_ms: Int32 = -1,
         member_id: str = "",
         group_instance_id: str | None = None,
         protocol_type: str = "",
@@ -107,9 +109,9 @@ class JoinGroupResponseMember(Message):
 
 class JoinGroupResponse(Message):
     __slots__ = ("throttle_time_ms", "error_code", "generation_id", "protocol_type", "protocol_name", "leader", "skip_assignment", "member_id", "members",)
-    throttle_time_ms: int  # 2+
-    error_code: int  # 0+
-    generation_id: int  # 0+
+    throttle_time_ms: Int32  # 2+
+    error_code: Int16  # 0+
+    generation_id: Int32  # 0+
     protocol_type: str | None  # 7+
     protocol_name: str | None  # 0+
     leader: str  # 0+
@@ -120,9 +122,9 @@ class JoinGroupResponse(Message):
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        generation_id: int = -1,
+        throttle_time_ms: Int32 = 0,
+        error_code: Int16 = 0,
+        generation_id: Int32 = -1,
         protocol_type: str | None = None,
         protocol_name: str | None = "",
         leader: str = "",

@@ -7,6 +7,8 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
     Layouts,
     Message,
     Put,
@@ -72,14 +74,14 @@ class MemberResponse(Message):
     __slots__ = ("member_id", "group_instance_id", "error_code",)
     member_id: str  # 3+
     group_instance_id: str | None  # 3+
-    error_code: int  # 3+
+    error_code: Int16  # 3+
 
     def __init__(
         self,
         *,
         member_id: str = "",
         group_instance_id: str | None = "",
-        error_code: int = 0,
+        error_code: Int16 = 0,
     ) -> None:
         self.member_id = member_id
         self.group_instance_id = group_instance_id
@@ -88,15 +90,15 @@ class MemberResponse(Message):
 
 class LeaveGroupResponse(Message):
     __slots__ = ("throttle_time_ms", "error_code", "members",)
-    throttle_time_ms: int  # 1+
-    error_code: int  # 0+
+    throttle_time_ms: Int32  # 1+
+    error_code: Int16  # 0+
     members: Sequence[MemberResponse]  # 3+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
+        throttle_time_ms: Int32 = 0,
+        error_code: Int16 = 0,
         members: Sequence[MemberResponse] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -7,6 +7,8 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
     Layouts,
     Message,
     Put,
@@ -68,15 +70,15 @@ class ListedGroup(Message):
 
 class ListGroupsResponse(Message):
     __slots__ = ("throttle_time_ms", "error_code", "groups",)
-    throttle_time_ms: int  # 1+
-    error_code: int  # 0+
+    throttle_time_ms: Int32  # 1+
+    error_code: Int16  # 0+
     groups: Sequence[ListedGroup]  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
+        throttle_time_ms: Int32 = 0,
+        error_code: Int16 = 0,
         groups: Sequence[ListedGroup] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

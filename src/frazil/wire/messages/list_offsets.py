@@ -7,6 +7,10 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
+    Int64,
+    Int8,
     Layouts,
     Message,
     Put,
@@ -47,16 +51,16 @@ _write_ix = Struct(">ix").pack
 
 class ListOffsetsPartition(Message):
     __slots__ = ("partition_index", "current_leader_epoch", "timestamp",)
-    partition_index: int  # 0+
-    current_leader_epoch: int  # 4+
-    timestamp: int  # 0+
+    partition_index: Int32  # 0+
+    current_leader_epoch: Int32  # 4+
+    timestamp: Int64  # 0+
 
     def __init__(
         self,
         *,
-        partition_index: int = 0,
-        current_leader_epoch: int = -1,
-        timestamp: int = 0,
+        partition_index: Int32 = 0,
+        current_leader_epoch: Int32 = -1,
+        timestamp: Int64 = 0,
     ) -> None:
         self.partition_index = partition_index
         self.current_leader_epoch = current_leader_epoch
@@ -80,18 +84,18 @@ class ListOffsetsTopic(Message):
 
 class ListOffsetsRequest(Message):
     __slots__ = ("replica_id", "isolation_level", "topics", "timeout_ms",)
-    replica_id: int  # 0+
-    isolation_level: int  # 2+
+    replica_id: Int32  # 0+
+    isolation_level: Int8  # 2+
     topics: Sequence[ListOffsetsTopic]  # 0+
-    timeout_ms: int  # 10+
+    timeout_ms: Int32  # 10+
 
     def __init__(
         self,
         *,
-        replica_id: int = 0,
-        isolation_level: int = 0,
+        replica_id: Int32 = 0,
+        isolation_level: Int8 = 0,
         topics: Sequence[ListOffsetsTopic] = (),
-        timeout_ms: int = 0,
+        timeout_ms: Int32 = 0,
     ) -> None:
         self.replica_id = replica_id
         self.isolation_level = isolation_level
@@ -101,20 +105,20 @@ class ListOffsetsRequest(Message):
 
 class ListOffsetsPartitionResponse(Message):
     __slots__ = ("partition_index", "error_code", "timestamp", "offset", "leader_epoch",)
-    partition_index: int  # 0+
-    error_code: int  # 0+
-    timestamp: int  # 1+
-    offset: int  # 1+
-    leader_epoch: int  # 4+
+    partition_index: Int32  # 0+
+    error_code: Int16  # 0+
+    timestamp: Int64  # 1+
+    offset: Int64  # 1+
+    leader_epoch: Int32  # 4+
 
     def __init__(
         self,
         *,
-        partition_index: int = 0,
-        error_code: int = 0,
-        timestamp: int = -1,
-        offset: int = -1,
-        leader_epoch: int = -1,
+        partition_index: Int32 = 0,
+        error_code: Int16 = 0,
+        timestamp: Int64 = -1,
+        offset: Int64 = -1,
+        leader_epoch: Int32 = -1,
     ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
@@ -140,13 +144,13 @@ class ListOffsetsTopicResponse(Message):
 
 class ListOffsetsResponse(Message):
     __slots__ = ("throttle_time_ms", "topics",)
-    throttle_time_ms: int  # 2+
+    throttle_time_ms: Int32  # 2+
     topics: Sequence[ListOffsetsTopicResponse]  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         topics: Sequence[ListOffsetsTopicResponse] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

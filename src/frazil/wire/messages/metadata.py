@@ -7,11 +7,14 @@ from struct import Struct, pack, unpack_from
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
     Layouts,
     Message,
     Put,
     UUID_ZERO,
     UVARINTS,
+    Uuid,
     bad_length,
     corrupt,
     read_uvarint,
@@ -58,13 +61,13 @@ _write_oox = Struct(">??x").pack
 
 class MetadataRequestTopic(Message):
     __slots__ = ("topic_id", "name",)
-    topic_id: bytes  # 10+
+    topic_id: Uuid  # 10+
     name: str | None  # 0+
 
     def __init__(
         self,
         *,
-        topic_id: bytes = UUID_ZERO,
+        topic_id: Uuid = UUID_ZERO,
         name: str | None = "",
     ) -> None:
         self.topic_id = topic_id
@@ -94,17 +97,17 @@ class MetadataRequest(Message):
 
 class MetadataResponseBroker(Message):
     __slots__ = ("node_id", "host", "port", "rack",)
-    node_id: int  # 0+
+    node_id: Int32  # 0+
     host: str  # 0+
-    port: int  # 0+
+    port: Int32  # 0+
     rack: str | None  # 1+
 
     def __init__(
         self,
         *,
-        node_id: int = 0,
+        node_id: Int32 = 0,
         host: str = "",
-        port: int = 0,
+        port: Int32 = 0,
         rack: str | None = None,
     ) -> None:
         self.node_id = node_id
@@ -115,24 +118,24 @@ class MetadataResponseBroker(Message):
 
 class MetadataResponsePartition(Message):
     __slots__ = ("error_code", "partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes", "offline_replicas",)
-    error_code: int  # 0+
-    partition_index: int  # 0+
-    leader_id: int  # 0+
-    leader_epoch: int  # 7+
-    replica_nodes: Sequence[int]  # 0+
-    isr_nodes: Sequence[int]  # 0+
-    offline_replicas: Sequence[int]  # 5+
+    error_code: Int16  # 0+
+    partition_index: Int32  # 0+
+    leader_id: Int32  # 0+
+    leader_epoch: Int32  # 7+
+    replica_nodes: Sequence[Int32]  # 0+
+    isr_nodes: Sequence[Int32]  # 0+
+    offline_replicas: Sequence[Int32]  # 5+
 
     def __init__(
         self,
         *,
-        error_code: int = 0,
-        partition_index: int = 0,
-        leader_id: int = 0,
-        leader_epoch: int = -1,
-        replica_nodes: Sequence[int] = (),
-        isr_nodes: Sequence[int] = (),
-        offline_replicas: Sequence[int] = (),
+        error_code: Int16 = 0,
+        partition_index: Int32 = 0,
+        leader_id: Int32 = 0,
+        leader_epoch: Int32 = -1,
+        replica_nodes: Sequence[Int32] = (),
+        isr_nodes: Sequence[Int32] = (),
+        offline_replicas: Sequence[Int32] = (),
     ) -> None:
         self.error_code = error_code
         self.partition_index = partition_index
@@ -145,22 +148,22 @@ class MetadataResponsePartition(Message):
 
 class MetadataResponseTopic(Message):
     __slots__ = ("error_code", "name", "topic_id", "is_internal", "partitions", "topic_authorized_operations",)
-    error_code: int  # 0+
+    error_code: Int16  # 0+
     name: str | None  # 0+
-    topic_id: bytes  # 10+
+    topic_id: Uuid  # 10+
     is_internal: bool  # 1+
     partitions: Sequence[MetadataResponsePartition]  # 0+
-    topic_authorized_operations: int  # 8+
+    topic_authorized_operations: Int32  # 8+
 
     def __init__(
         self,
         *,
-        error_code: int = 0,
+        error_code: Int16 = 0,
         name: str | None = "",
-        topic_id: bytes = UUID_ZERO,
+        topic_id: Uuid = UUID_ZERO,
         is_internal: bool = False,
         partitions: Sequence[MetadataResponsePartition] = (),
-        topic_authorized_operations: int = -2147483648,
+        topic_authorized_operations: Int32 = -2147483648,
     ) -> None:
         self.error_code = error_code
         self.name = name
@@ -172,24 +175,24 @@ class MetadataResponseTopic(Message):
 
 class MetadataResponse(Message):
     __slots__ = ("throttle_time_ms", "brokers", "cluster_id", "controller_id", "topics", "cluster_authorized_operations", "error_code",)
-    throttle_time_ms: int  # 3+
+    throttle_time_ms: Int32  # 3+
     brokers: Sequence[MetadataResponseBroker]  # 0+
     cluster_id: str | None  # 2+
-    controller_id: int  # 1+
+    controller_id: Int32  # 1+
     topics: Sequence[MetadataResponseTopic]  # 0+
-    cluster_authorized_operations: int  # 8-10
-    error_code: int  # 13+
+    cluster_authorized_operations: Int32  # 8-10
+    error_code: Int16  # 13+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         brokers: Sequence[MetadataResponseBroker] = (),
         cluster_id: str | None = None,
-        controller_id: int = -1,
+        controller_id: Int32 = -1,
         topics: Sequence[MetadataResponseTopic] = (),
-        cluster_authorized_operations: int = -2147483648,
-        error_code: int = 0,
+        cluster_authorized_operations: Int32 = -2147483648,
+        error_code: Int16 = 0,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.brokers = brokers

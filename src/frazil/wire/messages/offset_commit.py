@@ -7,11 +7,15 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
+    Int64,
     Layouts,
     Message,
     Put,
     UUID_ZERO,
     UVARINTS,
+    Uuid,
     bad_length,
     corrupt,
     read_uvarint,
@@ -45,17 +49,17 @@ _write_qi = Struct(">qi").pack
 
 class OffsetCommitRequestPartition(Message):
     __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "committed_metadata",)
-    partition_index: int  # 0+
-    committed_offset: int  # 0+
-    committed_leader_epoch: int  # 6+
+    partition_index: Int32  # 0+
+    committed_offset: Int64  # 0+
+    committed_leader_epoch: Int32  # 6+
     committed_metadata: str | None  # 0+
 
     def __init__(
         self,
         *,
-        partition_index: int = 0,
-        committed_offset: int = 0,
-        committed_leader_epoch: int = -1,
+        partition_index: Int32 = 0,
+        committed_offset: Int64 = 0,
+        committed_leader_epoch: Int32 = -1,
         committed_metadata: str | None = "",
     ) -> None:
         self.partition_index = partition_index
@@ -67,14 +71,14 @@ class OffsetCommitRequestPartition(Message):
 class OffsetCommitRequestTopic(Message):
     __slots__ = ("name", "topic_id", "partitions",)
     name: str  # 0-9
-    topic_id: bytes  # 10+
+    topic_id: Uuid  # 10+
     partitions: Sequence[OffsetCommitRequestPartition]  # 0+
 
     def __init__(
         self,
         *,
         name: str = "",
-        topic_id: bytes = UUID_ZERO,
+        topic_id: Uuid = UUID_ZERO,
         partitions: Sequence[OffsetCommitRequestPartition] = (),
     ) -> None:
         self.name = name
@@ -85,20 +89,20 @@ class OffsetCommitRequestTopic(Message):
 class OffsetCommitRequest(Message):
     __slots__ = ("group_id", "generation_id_or_member_epoch", "member_id", "group_instance_id", "retention_time_ms", "topics",)
     group_id: str  # 0+
-    generation_id_or_member_epoch: int  # 1+
+    generation_id_or_member_epoch: Int32  # 1+
     member_id: str  # 1+
     group_instance_id: str | None  # 7+
-    retention_time_ms: int  # 2-4
+    retention_time_ms: Int64  # 2-4
     topics: Sequence[OffsetCommitRequestTopic]  # 0+
 
     def __init__(
         self,
         *,
         group_id: str = "",
-        generation_id_or_member_epoch: int = -1,
+        generation_id_or_member_epoch: Int32 = -1,
         member_id: str = "",
         group_instance_id: str | None = None,
-        retention_time_ms: int = -1,
+        retention_time_ms: Int64 = -1,
         topics: Sequence[OffsetCommitRequestTopic] = (),
     ) -> None:
         self.group_id = group_id
@@ -111,14 +115,14 @@ class OffsetCommitRequest(Message):
 
 class OffsetCommitResponsePartition(Message):
     __slots__ = ("partition_index", "error_code",)
-    partition_index: int  # 0+
-    error_code: int  # 0+
+    partition_index: Int32  # 0+
+    error_code: Int16  # 0+
 
     def __init__(
         self,
         *,
-        partition_index: int = 0,
-        error_code: int = 0,
+        partition_index: Int32 = 0,
+        error_code: Int16 = 0,
     ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
@@ -127,14 +131,14 @@ class OffsetCommitResponsePartition(Message):
 class OffsetCommitResponseTopic(Message):
     __slots__ = ("name", "topic_id", "partitions",)
     name: str  # 0-9
-    topic_id: bytes  # 10+
+    topic_id: Uuid  # 10+
     partitions: Sequence[OffsetCommitResponsePartition]  # 0+
 
     def __init__(
         self,
         *,
         name: str = "",
-        topic_id: bytes = UUID_ZERO,
+        topic_id: Uuid = UUID_ZERO,
         partitions: Sequence[OffsetCommitResponsePartition] = (),
     ) -> None:
         self.name = name
@@ -144,13 +148,13 @@ class OffsetCommitResponseTopic(Message):
 
 class OffsetCommitResponse(Message):
     __slots__ = ("throttle_time_ms", "topics",)
-    throttle_time_ms: int  # 3+
+    throttle_time_ms: Int32  # 3+
     topics: Sequence[OffsetCommitResponseTopic]  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         topics: Sequence[OffsetCommitResponseTopic] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

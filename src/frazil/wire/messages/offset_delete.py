@@ -7,6 +7,8 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
     Layouts,
     Message,
     Put,
@@ -27,12 +29,12 @@ _write_ih = Struct(">ih").pack
 
 class OffsetDeleteRequestPartition(Message):
     __slots__ = ("partition_index",)
-    partition_index: int  # 0+
+    partition_index: Int32  # 0+
 
     def __init__(
         self,
         *,
-        partition_index: int = 0,
+        partition_index: Int32 = 0,
     ) -> None:
         self.partition_index = partition_index
 
@@ -69,14 +71,14 @@ class OffsetDeleteRequest(Message):
 
 class OffsetDeleteResponsePartition(Message):
     __slots__ = ("partition_index", "error_code",)
-    partition_index: int  # 0+
-    error_code: int  # 0+
+    partition_index: Int32  # 0+
+    error_code: Int16  # 0+
 
     def __init__(
         self,
         *,
-        partition_index: int = 0,
-        error_code: int = 0,
+        partition_index: Int32 = 0,
+        error_code: Int16 = 0,
     ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
@@ -99,15 +101,15 @@ class OffsetDeleteResponseTopic(Message):
 
 class OffsetDeleteResponse(Message):
     __slots__ = ("error_code", "throttle_time_ms", "topics",)
-    error_code: int  # 0+
-    throttle_time_ms: int  # 0+
+    error_code: Int16  # 0+
+    throttle_time_ms: Int32  # 0+
     topics: Sequence[OffsetDeleteResponseTopic]  # 0+
 
     def __init__(
         self,
         *,
-        error_code: int = 0,
-        throttle_time_ms: int = 0,
+        error_code: Int16 = 0,
+        throttle_time_ms: Int32 = 0,
         topics: Sequence[OffsetDeleteResponseTopic] = (),
     ) -> None:
         self.error_code = error_code

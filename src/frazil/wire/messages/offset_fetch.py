@@ -7,11 +7,15 @@ from struct import Struct, pack, unpack_from
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
+    Int64,
     Layouts,
     Message,
     Put,
     UUID_ZERO,
     UVARINTS,
+    Uuid,
     bad_length,
     corrupt,
     read_uvarint,
@@ -44,13 +48,13 @@ _write_ox = Struct(">?x").pack
 class OffsetFetchRequestTopic(Message):
     __slots__ = ("name", "partition_indexes",)
     name: str  # 0-7
-    partition_indexes: Sequence[int]  # 0-7
+    partition_indexes: Sequence[Int32]  # 0-7
 
     def __init__(
         self,
         *,
         name: str = "",
-        partition_indexes: Sequence[int] = (),
+        partition_indexes: Sequence[Int32] = (),
     ) -> None:
         self.name = name
         self.partition_indexes = partition_indexes
@@ -59,15 +63,15 @@ class OffsetFetchRequestTopic(Message):
 class OffsetFetchRequestTopics(Message):
     __slots__ = ("name", "topic_id", "partition_indexes",)
     name: str  # 8-9
-    topic_id: bytes  # 10+
-    partition_indexes: Sequence[int]  # 8+
+    topic_id: Uuid  # 10+
+    partition_indexes: Sequence[Int32]  # 8+
 
     def __init__(
         self,
         *,
         name: str = "",
-        topic_id: bytes = UUID_ZERO,
-        partition_indexes: Sequence[int] = (),
+        topic_id: Uuid = UUID_ZERO,
+        partition_indexes: Sequence[Int32] = (),
     ) -> None:
         self.name = name
         self.topic_id = topic_id
@@ -78,7 +82,7 @@ class OffsetFetchRequestGroup(Message):
     __slots__ = ("group_id", "member_id", "member_epoch", "topics",)
     group_id: str  # 8+
     member_id: str | None  # 9+
-    member_epoch: int  # 9+
+    member_epoch: Int32  # 9+
     topics: Sequence[OffsetFetchRequestTopics] | None  # 8+
 
     def __init__(
@@ -86,7 +90,7 @@ class OffsetFetchRequestGroup(Message):
         *,
         group_id: str = "",
         member_id: str | None = None,
-        member_epoch: int = -1,
+        member_epoch: Int32 = -1,
         topics: Sequence[OffsetFetchRequestTopics] | None = (),
     ) -> None:
         self.group_id = group_id
@@ -118,20 +122,20 @@ class OffsetFetchRequest(Message):
 
 class OffsetFetchResponsePartition(Message):
     __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code",)
-    partition_index: int  # 0-7
-    committed_offset: int  # 0-7
-    committed_leader_epoch: int  # 5-7
+    partition_index: Int32  # 0-7
+    committed_offset: Int64  # 0-7
+    committed_leader_epoch: Int32  # 5-7
     metadata: str | None  # 0-7
-    error_code: int  # 0-7
+    error_code: Int16  # 0-7
 
     def __init__(
         self,
         *,
-        partition_index: int = 0,
-        committed_offset: int = 0,
-        committed_leader_epoch: int = -1,
+        partition_index: Int32 = 0,
+        committed_offset: Int64 = 0,
+        committed_leader_epoch: Int32 = -1,
         metadata: str | None = "",
-        error_code: int = 0,
+        error_code: Int16 = 0,
     ) -> None:
         self.partition_index = partition_index
         self.committed_offset = committed_offset
@@ -157,20 +161,20 @@ class OffsetFetchResponseTopic(Message):
 
 class OffsetFetchResponsePartitions(Message):
     __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code",)
-    partition_index: int  # 8+
-    committed_offset: int  # 8+
-    committed_leader_epoch: int  # 8+
+    partition_index: Int32  # 8+
+    committed_offset: Int64  # 8+
+    committed_leader_epoch: Int32  # 8+
     metadata: str | None  # 8+
-    error_code: int  # 8+
+    error_code: Int16  # 8+
 
     def __init__(
         self,
         *,
-        partition_index: int = 0,
-        committed_offset: int = 0,
-        committed_leader_epoch: int = -1,
+        partition_index: Int32 = 0,
+        committed_offset: Int64 = 0,
+        committed_leader_epoch: Int32 = -1,
         metadata: str | None = "",
-        error_code: int = 0,
+        error_code: Int16 = 0,
     ) -> None:
         self.partition_index = partition_index
         self.committed_offset = committed_offset
@@ -182,14 +186,14 @@ class OffsetFetchResponsePartitions(Message):
 class OffsetFetchResponseTopics(Message):
     __slots__ = ("name", "topic_id", "partitions",)
     name: str  # 8-9
-    topic_id: bytes  # 10+
+    topic_id: Uuid  # 10+
     partitions: Sequence[OffsetFetchResponsePartitions]  # 8+
 
     def __init__(
         self,
         *,
         name: str = "",
-        topic_id: bytes = UUID_ZERO,
+        topic_id: Uuid = UUID_ZERO,
         partitions: Sequence[OffsetFetchResponsePartitions] = (),
     ) -> None:
         self.name = name
@@ -201,14 +205,14 @@ class OffsetFetchResponseGroup(Message):
     __slots__ = ("group_id", "topics", "error_code",)
     group_id: str  # 8+
     topics: Sequence[OffsetFetchResponseTopics]  # 8+
-    error_code: int  # 8+
+    error_code: Int16  # 8+
 
     def __init__(
         self,
         *,
         group_id: str = "",
         topics: Sequence[OffsetFetchResponseTopics] = (),
-        error_code: int = 0,
+        error_code: Int16 = 0,
     ) -> None:
         self.group_id = group_id
         self.topics = topics
@@ -217,17 +221,17 @@ class OffsetFetchResponseGroup(Message):
 
 class OffsetFetchResponse(Message):
     __slots__ = ("throttle_time_ms", "topics", "error_code", "groups",)
-    throttle_time_ms: int  # 3+
+    throttle_time_ms: Int32  # 3+
     topics: Sequence[OffsetFetchResponseTopic]  # 0-7
-    error_code: int  # 2-7
+    error_code: Int16  # 2-7
     groups: Sequence[OffsetFetchResponseGroup]  # 8+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         topics: Sequence[OffsetFetchResponseTopic] = (),
-        error_code: int = 0,
+        error_code: Int16 = 0,
         groups: Sequence[OffsetFetchResponseGroup] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -7,6 +7,9 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
+    Int64,
     Layouts,
     Message,
     Put,
@@ -38,16 +41,16 @@ _write_iiix = Struct(">iiix").pack
 
 class OffsetForLeaderPartition(Message):
     __slots__ = ("partition", "current_leader_epoch", "leader_epoch",)
-    partition: int  # 0+
-    current_leader_epoch: int  # 2+
-    leader_epoch: int  # 0+
+    partition: Int32  # 0+
+    current_leader_epoch: Int32  # 2+
+    leader_epoch: Int32  # 0+
 
     def __init__(
         self,
         *,
-        partition: int = 0,
-        current_leader_epoch: int = -1,
-        leader_epoch: int = 0,
+        partition: Int32 = 0,
+        current_leader_epoch: Int32 = -1,
+        leader_epoch: Int32 = 0,
     ) -> None:
         self.partition = partition
         self.current_leader_epoch = current_leader_epoch
@@ -71,13 +74,13 @@ class OffsetForLeaderTopic(Message):
 
 class OffsetForLeaderEpochRequest(Message):
     __slots__ = ("replica_id", "topics",)
-    replica_id: int  # 3+
+    replica_id: Int32  # 3+
     topics: Sequence[OffsetForLeaderTopic]  # 0+
 
     def __init__(
         self,
         *,
-        replica_id: int = -2,
+        replica_id: Int32 = -2,
         topics: Sequence[OffsetForLeaderTopic] = (),
     ) -> None:
         self.replica_id = replica_id
@@ -86,18 +89,18 @@ class OffsetForLeaderEpochRequest(Message):
 
 class EpochEndOffset(Message):
     __slots__ = ("error_code", "partition", "leader_epoch", "end_offset",)
-    error_code: int  # 0+
-    partition: int  # 0+
-    leader_epoch: int  # 1+
-    end_offset: int  # 0+
+    error_code: Int16  # 0+
+    partition: Int32  # 0+
+    leader_epoch: Int32  # 1+
+    end_offset: Int64  # 0+
 
     def __init__(
         self,
         *,
-        error_code: int = 0,
-        partition: int = 0,
-        leader_epoch: int = -1,
-        end_offset: int = -1,
+        error_code: Int16 = 0,
+        partition: Int32 = 0,
+        leader_epoch: Int32 = -1,
+        end_offset: Int64 = -1,
     ) -> None:
         self.error_code = error_code
         self.partition = partition
@@ -122,13 +125,13 @@ class OffsetForLeaderTopicResult(Message):
 
 class OffsetForLeaderEpochResponse(Message):
     __slots__ = ("throttle_time_ms", "topics",)
-    throttle_time_ms: int  # 2+
+    throttle_time_ms: Int32  # 2+
     topics: Sequence[OffsetForLeaderTopicResult]  # 0+
 
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         topics: Sequence[OffsetForLeaderTopicResult] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -8,11 +8,15 @@ from struct import Struct
 from frazil.wire.layout import (
     Blob,
     FAULTS,
+    Int16,
+    Int32,
+    Int64,
     Layouts,
     Message,
     Put,
     UUID_ZERO,
     UVARINTS,
+    Uuid,
     bad_length,
     corrupt,
     read_uvarint,
@@ -51,13 +55,13 @@ _write_ix = Struct(">ix").pack
 
 class PartitionProduceData(Message):
     __slots__ = ("index", "records",)
-    index: int  # 0+
+    index: Int32  # 0+
     records: Blob | None  # 0+
 
     def __init__(
         self,
         *,
-        index: int = 0,
+        index: Int32 = 0,
         records: Blob | None = None,
     ) -> None:
         self.index = index
@@ -67,14 +71,14 @@ class PartitionProduceData(Message):
 class TopicProduceData(Message):
     __slots__ = ("name", "topic_id", "partition_data",)
     name: str  # 0-12
-    topic_id: bytes  # 13+
+    topic_id: Uuid  # 13+
     partition_data: Sequence[PartitionProduceData]  # 0+
 
     def __init__(
         self,
         *,
         name: str = "",
-        topic_id: bytes = UUID_ZERO,
+        topic_id: Uuid = UUID_ZERO,
         partition_data: Sequence[PartitionProduceData] = (),
     ) -> None:
         self.name = name
@@ -85,16 +89,16 @@ class TopicProduceData(Message):
 class ProduceRequest(Message):
     __slots__ = ("transactional_id", "acks", "timeout_ms", "topic_data",)
     transactional_id: str | None  # 3+
-    acks: int  # 0+
-    timeout_ms: int  # 0+
+    acks: Int16  # 0+
+    timeout_ms: Int32  # 0+
     topic_data: Sequence[TopicProduceData]  # 0+
 
     def __init__(
         self,
         *,
         transactional_id: str | None = None,
-        acks: int = 0,
-        timeout_ms: int = 0,
+        acks: Int16 = 0,
+        timeout_ms: Int32 = 0,
         topic_data: Sequence[TopicProduceData] = (),
     ) -> None:
         self.transactional_id = transactional_id
@@ -105,13 +109,13 @@ class ProduceRequest(Message):
 
 class BatchIndexAndErrorMessage(Message):
     __slots__ = ("batch_index", "batch_index_error_message",)
-    batch_index: int  # 8+
+    batch_index: Int32  # 8+
     batch_index_error_message: str | None  # 8+
 
     def __init__(
         self,
         *,
-        batch_index: int = 0,
+        batch_index: Int32 = 0,
         batch_index_error_message: str | None = None,
     ) -> None:
         self.batch_index = batch_index
@@ -120,14 +124,14 @@ class BatchIndexAndErrorMessage(Message):
 
 class LeaderIdAndEpoch(Message):
     __slots__ = ("leader_id", "leader_epoch",)
-    leader_id: int  # 10+
-    leader_epoch: int  # 10+
+    leader_id: Int32  # 10+
+    leader_epoch: Int32  # 10+
 
     def __init__(
         self,
         *,
-        leader_id: int = -1,
-        leader_epoch: int = -1,
+        leader_id: Int32 = -1,
+        leader_epoch: Int32 = -1,
     ) -> None:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
@@ -135,11 +139,11 @@ class LeaderIdAndEpoch(Message):
 
 class PartitionProduceResponse(Message):
     __slots__ = ("index", "error_code", "base_offset", "log_append_time_ms", "log_start_offset", "record_errors", "error_message", "current_leader",)
-    index: int  # 0+
-    error_code: int  # 0+
-    base_offset: int  # 0+
-    log_append_time_ms: int  # 2+
-    log_start_offset: int  # 5+
+    index: Int32  # 0+
+    error_code: Int16  # 0+
+    base_offset: Int64  # 0+
+    log_append_time_ms: Int64  # 2+
+    log_start_offset: Int64  # 5+
     record_errors: Sequence[BatchIndexAndErrorMessage]  # 8+
     error_message: str | None  # 8+
     current_leader: LeaderIdAndEpoch | None  # 10+, tag 0
@@ -147,11 +151,11 @@ class PartitionProduceResponse(Message):
     def __init__(
         self,
         *,
-        index: int = 0,
-        error_code: int = 0,
-        base_offset: int = 0,
-        log_append_time_ms: int = -1,
-        log_start_offset: int = -1,
+        index: Int32 = 0,
+        error_code: Int16 = 0,
+        base_offset: Int64 = 0,
+        log_append_time_ms: Int64 = -1,
+        log_start_offset: Int64 = -1,
         record_errors: Sequence[BatchIndexAndErrorMessage] = (),
         error_message: str | None = None,
         current_leader: LeaderIdAndEpoch | None = None,
@@ -169,14 +173,14 @@ class PartitionProduceResponse(Message):
 class TopicProduceResponse(Message):
     __slots__ = ("name", "topic_id", "partition_responses",)
     name: str  # 0-12
-    topic_id: bytes  # 13+
+    topic_id: Uuid  # 13+
     partition_responses: Sequence[PartitionProduceResponse]  # 0+
 
     def __init__(
         self,
         *,
         name: str = "",
-        topic_id: bytes = UUID_ZERO,
+        topic_id: Uuid = UUID_ZERO,
         partition_responses: Sequence[PartitionProduceResponse] = (),
     ) -> None:
         self.name = name
@@ -186,17 +190,17 @@ class TopicProduceResponse(Message):
 
 class NodeEndpoint(Message):
     __slots__ = ("node_id", "host", "port", "rack",)
-    node_id: int  # 10+
+    node_id: Int32  # 10+
     host: str  # 10+
-    port: int  # 10+
+    port: Int32  # 10+
     rack: str | None  # 10+
 
     def __init__(
         self,
         *,
-        node_id: int = 0,
+        node_id: Int32 = 0,
         host: str = "",
-        port: int = 0,
+        port: Int32 = 0,
         rack: str | None = None,
     ) -> None:
         self.node_id = node_id
@@ -208,14 +212,14 @@ class NodeEndpoint(Message):
 class ProduceResponse(Message):
     __slots__ = ("responses", "throttle_time_ms", "node_endpoints",)
     responses: Sequence[TopicProduceResponse]  # 0+
-    throttle_time_ms: int  # 1+
+    throttle_time_ms: Int32  # 1+
     node_endpoints: Sequence[NodeEndpoint]  # 10+, tag 0
 
     def __init__(
         self,
         *,
         responses: Sequence[TopicProduceResponse] = (),
-        throttle_time_ms: int = 0,
+        throttle_time_ms: Int32 = 0,
         node_endpoints: Sequence[NodeEndpoint] = (),
     ) -> None:
         self.responses = responses

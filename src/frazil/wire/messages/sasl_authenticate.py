@@ -6,6 +6,8 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int64,
     Layouts,
     Message,
     Put,
@@ -44,18 +46,18 @@ class SaslAuthenticateRequest(Message):
 
 class SaslAuthenticateResponse(Message):
     __slots__ = ("error_code", "error_message", "auth_bytes", "session_lifetime_ms",)
-    error_code: int  # 0+
+    error_code: Int16  # 0+
     error_message: str | None  # 0+
     auth_bytes: bytes  # 0+
-    session_lifetime_ms: int  # 1+
+    session_lifetime_ms: Int64  # 1+
 
     def __init__(
         self,
         *,
-        error_code: int = 0,
+        error_code: Int16 = 0,
         error_message: str | None = "",
         auth_bytes: bytes = b"",
-        session_lifetime_ms: int = 0,
+        session_lifetime_ms: Int64 = 0,
     ) -> None:
         self.error_code = error_code
         self.error_message = error_message

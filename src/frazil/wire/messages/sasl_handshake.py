@@ -7,6 +7,7 @@ from struct import Struct, pack
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
     Layouts,
     Message,
     Put,
@@ -36,13 +37,13 @@ class SaslHandshakeRequest(Message):
 
 class SaslHandshakeResponse(Message):
     __slots__ = ("error_code", "mechanisms",)
-    error_code: int  # 0+
+    error_code: Int16  # 0+
     mechanisms: Sequence[str]  # 0+
 
     def __init__(
         self,
         *,
-        error_code: int = 0,
+        error_code: Int16 = 0,
         mechanisms: Sequence[str] = (),
     ) -> None:
         self.error_code = error_code

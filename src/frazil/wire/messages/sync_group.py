@@ -7,6 +7,8 @@ from struct import Struct
 
 from frazil.wire.layout import (
     FAULTS,
+    Int16,
+    Int32,
     Layouts,
     Message,
     Put,
@@ -51,7 +53,7 @@ class SyncGroupRequestAssignment(Message):
 class SyncGroupRequest(Message):
     __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id", "protocol_type", "protocol_name", "assignments",)
     group_id: str  # 0+
-    generation_id: int  # 0+
+    generation_id: Int32  # 0+
     member_id: str  # 0+
     group_instance_id: str | None  # 3+
     protocol_type: str | None  # 5+
@@ -62,7 +64,7 @@ class SyncGroupRequest(Message):
         self,
         *,
         group_id: str = "",
-        generation_id: int = 0,
+        generation_id: Int32 = 0,
         member_id: str = "",
         group_instance_id: str | None = None,
         protocol_type: str | None = None,
@@ -80,8 +82,8 @@ class SyncGroupRequest(Message):
 
 class SyncGroupResponse(Message):
     __slots__ = ("throttle_time_ms", "error_code", "protocol_type", "protocol_name", "assignment",)
-    throttle_time_ms: int  # 1+
-    error_code: int  # 0+
+    throttle_time_ms: Int32  # 1+
+    error_code: Int16  # 0+
     protocol_type: str | None  # 5+
     protocol_name: str | None  # 5+
     assignment: bytes  # 0+
@@ -89,8 +91,8 @@ class SyncGroupResponse(Message):
     def __init__(
         self,
         *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
+        throttle_time_ms: Int32 = 0,
+        error_code: Int16 = 0,
         protocol_type: str | None = None,
         protocol_name: str | None = None,
         assignment: bytes = b"",
