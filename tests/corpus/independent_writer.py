@@ -33,7 +33,12 @@ def raw_snappy(data):  # one literal
 
 CODECS = [  # each the plainest legal stream, made by hand; data of 128 to 65,535 bytes
     lambda data: data,
-    lambda data: b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x01" + struct.pack("<HH", len(data), len(data) ^ 0xFFFF) + data + struct.pack("<II", zlib.crc32(data), len(data)),
+    lambda data: (
+        b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x01"
+        + struct.pack("<HH", len(data), len(data) ^ 0xFFFF)
+        + data
+        + struct.pack("<II", zlib.crc32(data), len(data))
+    ),
     raw_snappy,
     lambda data: b"\x04\x22\x4d\x18\x60\x40\x82" + struct.pack("<I", len(data) | 1 << 31) + data + bytes(4),
     lambda data: b"\x28\xb5\x2f\xfd\x60" + struct.pack("<H", len(data) - 256) + struct.pack("<I", len(data) << 3 | 1)[:3] + data,
@@ -66,7 +71,15 @@ def segment(batches, created_ms, interval=100):
             entries, since = entries + one[:8] + struct.pack(">i", position), 0
         since, records, position = since + count, records + count, position + len(one)
     base, last = batches[0][:8], struct.unpack(">q", batches[-1][:8])[0] + struct.unpack(">i", batches[-1][23:27])[0]
-    kfs = b"KAFS\0\x01\0\0" + base + struct.pack(">iq", records, created_ms) + bytes(4) + body + struct.pack(">Iq", crc32c(body), last) + b"END!"
+    kfs = (
+        b"KAFS\0\x01\0\0"
+        + base
+        + struct.pack(">iq", records, created_ms)
+        + bytes(4)
+        + body
+        + struct.pack(">Iq", crc32c(body), last)
+        + b"END!"
+    )
     return kfs, b"IDX\0\0\x01" + struct.pack(">ii", len(entries) // 12, interval) + bytes(2) + entries
 
 
@@ -79,7 +92,10 @@ CASES = {
     "one-record": [batch(0, rows(1))],
     "tombstone-and-empty": [batch(7, [(1, None, None, ()), (2, b"", b"", ()), (3, b"k", None, ()), (0, None, b"v", ())])],
     "headers": [batch(0, [(5, None, b"v", (("trace", b"1"), ("trace", None), ("größe", b""))), (5, None, b"w", (("", b"x" * 200),))])],
-    **{f"codec-{name}": [batch(100, rows(20, 30), codec)] for name, codec in [("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4), ("xerial", 5)]},
+    **{
+        f"codec-{name}": [batch(100, rows(20, 30), codec)]
+        for name, codec in [("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4), ("xerial", 5)]
+    },
     "gaps-inside-and-between": [batch(10, rows(3), deltas=[0, 4, 9], last=12), batch(40, rows(2)), batch(42, rows(1), last=5)],
     "index-interval": [batch(3 * i, rows(3)) for i in range(80)],
     "index-interval-exact": [batch(0, rows(99)), batch(99, rows(1)), batch(100, rows(100)), batch(200, rows(1)), batch(201, rows(1))],

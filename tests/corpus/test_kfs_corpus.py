@@ -31,7 +31,9 @@ def client_batches() -> list[bytes]:
 
 
 def test_golden_files_are_the_published_ones() -> None:
-    digests = {name: hashlib.sha256(stored(name)).hexdigest() for name in ("golden-41.kfs", "golden-41.index", "golden-41.interval-1.index")}
+    digests = {
+        name: hashlib.sha256(stored(name)).hexdigest() for name in ("golden-41.kfs", "golden-41.index", "golden-41.interval-1.index")
+    }
     assert digests == {
         "golden-41.kfs": "292ce211e9b8bd11b7319326c27672c9f2a8dc0585ffd11f0e9c83cfee4ce38e",
         "golden-41.index": "c39e017c086cee61e8411b06ffbe1f2d984dd77aa592f3706fc0d20fbb1cca40",
@@ -176,7 +178,11 @@ def test_no_byte_of_an_index_changes_unnoticed_beside_its_segment(name: str, int
 
 @pytest.mark.parametrize("name", ["golden-41.kfs", "golden-41.index"])
 def test_no_cut_file_is_read(name: str) -> None:
-    read = (lambda data: read_segment(data, where="", batch_bytes_max=LIMIT)) if name.endswith("kfs") else (lambda data: parse_index(data, where=""))
+    read = (
+        (lambda data: read_segment(data, where="", batch_bytes_max=LIMIT))
+        if name.endswith("kfs")
+        else (lambda data: parse_index(data, where=""))
+    )
     whole = stored(name)
     for length in range(len(whole)):
         with pytest.raises(Corrupt):
