@@ -11,12 +11,13 @@ from frazil.cli.session import Session, pass_session, run
 
 
 @click.group(invoke_without_command=True)
+@click.option("--supervised", is_flag=True, hidden=True, help="End when the parent process ends.")
 @click.pass_context
-def land(context: click.Context) -> None:
+def land(context: click.Context, supervised: bool) -> None:
     """Run landing (without a subcommand), or ask how it is doing."""
     if context.invoked_subcommand is None:
         session = context.ensure_object(Session)
-        run(run_landing(session.settings().settings))
+        run(run_landing(session.settings().settings, supervised=supervised))
 
 
 @land.command()

@@ -1,0 +1,64 @@
+"""``make bench-check``: judges the committed result files by their thresholds. Nothing is measured here.
+
+Each line of THRESHOLDS names a result file, a value in it, a comparison and a bound. A missing file or value fails.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import pathlib
+import sys
+from dataclasses import dataclass
+
+RESULTS = pathlib.Path(__file__).resolve().parents[1] / "docs" / "results"
+COMPARE = {"<=": operator.le, ">=": operator.ge, "==": operator.eq}
+
+
+@dataclass(frozen=True)
+class Threshold:
+    file: str
+    value: str
+    how: str
+    bound: float
+    proves: str
+
+
+THRESHOLDS = (
+    Threshold("demo.json", "rows", "==", 336_776, "1.1 demo: rows"),
+    Threshold("demo.json", "distance", "==", 350_217_607, "1.1 demo: sum(distance)"),
+    Threshold("demo.json", "no_delay", "==", 8_255, "1.1 demo: dep_delay is null"),
+    Threshold("demo.json", "visible_s", "<=", 60, "1.1 demo: first produce to last row visible, seconds"),
+    Threshold("kill-points.json", "points_count", "==", 12, "1.3 kill points: points"),
+    Threshold("kill-points.json", "fires_min", ">=", 15, "1.3 kill points: fires of the least fired point"),
+    Threshold("kill-points.json", "live_max_s", "<=", 10, "1.3 kill points: slowest LIVE, seconds"),
+    Threshold("simulation.json", "hours", ">=", 20, "1.4 simulation: simulated hours"),
+    Threshold("simulation.json", "violations", "==", 0, "1.4 simulation: violations"),
+    Threshold("planted.json", "caught", "==", 9, "1.4 planted faults caught"),
+    Threshold("planted.json", "seeds_max", "<=", 50, "1.4 planted faults: most seeds needed"),
+    Threshold("commits.json", "commits", ">=", 2_000, "1.6 commits to one table"),
+    Threshold("commits.json", "cpu_ratio", "<=", 1.3, "1.6 CPU of the last 200 / of 50-250"),
+    Threshold("commits.json", "cpu_ms_last_200", "<=", 20, "1.6 CPU of the last 200, ms"),
+    Threshold("commits.json", "reader_errors", "==", 0, "1.6 errors of the continuous DuckDB reader"),
+    Threshold("retention-hour.json", "objects_constant", "==", 1, "1.7 object count returns to a constant"),
+    Threshold("retention-hour.json", "freshness_unharmed", "==", 1, "1.7 the other table's freshness is unharmed"),
+    Threshold("mutations.json", "mutations", ">=", 100_000, "1.8 mutated frames"),
+    Threshold("mutations.json", "lost", "==", 0, "1.8 records of the good client lost"),
+)
+
+
+def main() -> int:
+    failed = 0
+    for threshold in THRESHOLDS:
+        path = RESULTS / threshold.file
+        value = json.loads(path.read_text()).get(threshold.value) if path.exists() else None
+        ok = value is not None and COMPARE[threshold.how](value, threshold.bound)
+        failed += not ok
+        shown = "missing" if value is None else f"{value:,}"
+        print(f"{'ok  ' if ok else 'FAIL'} {threshold.proves}: {shown} (want {threshold.how} {threshold.bound:,})")
+    print(f"{len(THRESHOLDS) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""``frazil dev``: broker and landing as processes under one parent on a locked data directory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pathlib
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Mapping
+
+from frazil.assembly.log_lines import set_up_logging
+from frazil.assembly.settings import FrazilSettings
+from frazil.kit.errors import FrazilError
+from frazil.kit.tasks import spawn
+from frazil.metadata.directory import LockedDirectory
+
+_LOG = logging.getLogger("frazil.dev")
+_RESTART_DELAY_S = 1.0
+_STOP_S = 30.0
+
+
+async def run_dev(settings: FrazilSettings, *, config: str | None, flags: Mapping[str, str]) -> None:
+    """Runs until SIGTERM or SIGINT. A child that dies is started again, and that is said.
+
+    Raises Refused when another ``dev`` has the directory.
+    """
+    set_up_logging(settings.log_level)
+    directory = pathlib.Path(settings.data_dir)
+    directory.mkdir(parents=True, exist_ok=True)
+    with LockedDirectory(directory):
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        command = [sys.executable, "-m", "frazil", *_arguments(config, flags)]
+        keepers = [spawn(f"keep {role}", _keep(role, [*command, role, "--supervised"], stop)) for role in ("broker", "land")]
+        await stop.wait()
+        results = await asyncio.gather(*keepers, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise FrazilError(f"a child process did not stop: {result!r}") from result
+
+
+async def _keep(role: str, command: list[str], stop: asyncio.Event) -> None:
+    """Starts the child again whenever it ends, until ``stop``; then ends it politely, at last by force."""
+    while not stop.is_set():
+        # A session of its own, so that a terminal's Ctrl-C reaches only the parent and children stop in order.
+        process = await asyncio.create_subprocess_exec(*command, start_new_session=True)
+        ended = spawn(f"{role} ended", process.wait())
+        stopped = spawn(f"{role} stop", stop.wait())
+        await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if stop.is_set():
+            await _end(role, process)
+            return
+        _LOG.error("%s ended with code %s; starting it again in %.0f s", role, process.returncode, _RESTART_DELAY_S)
+        await asyncio.sleep(_RESTART_DELAY_S)
+
+
+async def _end(role: str, process: Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), _STOP_S)
+    except TimeoutError:
+        _LOG.error("%s did not stop within %.0f s; killing it", role, _STOP_S)
+        process.kill()
+        await process.wait()
+
+
+def _arguments(config: str | None, flags: Mapping[str, str]) -> list[str]:
+    arguments = ["--config", config] if config else []
+    for name, value in flags.items():
+        arguments += ["--set", f"{name}={value}"]
+    return arguments

@@ -1,0 +1,96 @@
+"""Looks at this installation, the stores and the broker, and says what it finds."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import platform
+import shutil
+import sys
+import tempfile
+
+from frazil import __version__
+from frazil.admin.port import Finding
+from frazil.assembly.settings import FrazilSettings
+from frazil.assembly.stores import addresses_of
+from frazil.assembly.verbs import open_kafka, open_tables
+from frazil.kit.errors import FrazilError
+from frazil.kit.plugins import load_backend
+from frazil.query import Platform
+
+_FREE_BYTES_LOW = 1024**3
+
+
+async def examine(settings: FrazilSettings) -> tuple[Finding, ...]:
+    """Every finding; a problem never hides the ones after it."""
+    findings = [
+        Finding(level="ok", about="frazil", text=f"{__version__} on Python {platform.python_version()}, {sys.platform}"),
+        _kernel(),
+        _duckdb(),
+        _disk(settings),
+        *(Finding(level="ok", about="store", text=text) for text in _addresses(settings)),
+        await _broker(settings),
+        *await _tables(settings),
+    ]
+    return tuple(findings)
+
+
+def _kernel() -> Finding:
+    if importlib.util.find_spec("frazil._native") is None:
+        return Finding(level="note", about="kernel", text="pure Python decoding runs; the native kernel is not part of this version")
+    return Finding(level="ok", about="kernel", text="native kernel present")
+
+
+def _duckdb() -> Finding:
+    try:
+        engine: Platform = load_backend("frazil.platforms", "duckdb")()
+        answer = engine.run("SELECT extension_name FROM duckdb_extensions() WHERE loaded AND extension_name = 'iceberg'", ())
+    except FrazilError as error:
+        return Finding(level="problem", about="sql", text=str(error))
+    if not answer.rows:
+        return Finding(level="problem", about="sql", text="DuckDB did not load its Iceberg extension; reinstall frazil")
+    return Finding(level="ok", about="sql", text="DuckDB with its Iceberg extension answers")
+
+
+def _disk(settings: FrazilSettings) -> Finding:
+    directory = pathlib.Path(settings.data_dir).resolve()
+    place = directory if directory.is_dir() else directory.parent
+    try:
+        with tempfile.NamedTemporaryFile(dir=place):
+            free = shutil.disk_usage(place).free
+    except OSError as error:
+        return Finding(level="problem", about="disk", text=f"{place} cannot be written: {error.strerror}; choose another data_dir")
+    level = "ok" if free >= _FREE_BYTES_LOW else "problem"
+    return Finding(level=level, about="disk", text=f"{directory}: {free / 1024**3:.1f} GiB free")
+
+
+def _addresses(settings: FrazilSettings) -> tuple[str, str, str]:
+    addresses = addresses_of(settings)
+    return f"objects {addresses.objects}", f"metadata {addresses.metadata}", f"catalog {addresses.catalog}"
+
+
+async def _broker(settings: FrazilSettings) -> Finding:
+    host = settings.broker.advertised_host or settings.broker.host
+    port = settings.broker.advertised_port or settings.broker.port
+    try:
+        async with open_kafka(host, port) as kafka:
+            topics = await kafka.list_topics()
+    except FrazilError as error:
+        return Finding(level="note", about="broker", text=str(error))
+    return Finding(level="ok", about="broker", text=f"{host}:{port} answers; {len(topics)} topic(s)")
+
+
+async def _tables(settings: FrazilSettings) -> list[Finding]:
+    try:
+        async with open_tables(settings) as tables:
+            rows = await tables.status()
+    except FrazilError as error:
+        return [Finding(level="note", about="tables", text=str(error))]
+    return [
+        Finding(
+            level="ok" if row.state in ("running", "idle") else "problem",
+            about=row.table,
+            text=f"{row.state}, lag {row.lag_records} records" + (f"; {row.stage}: {row.reason}" if row.reason else ""),
+        )
+        for row in rows
+    ] or [Finding(level="note", about="tables", text="no table is landed yet")]

@@ -1,0 +1,137 @@
+"""The verbs over landed tables: joined from metadata, catalogs and query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from frazil.admin.port import NewTable, SnapshotRow, SqlAnswer, TableDetail, TableRow
+from frazil.assembly.stores import Stores
+from frazil.catalogs.progress import read_progress
+from frazil.catalogs.schema import arrow_schema
+from frazil.kit.errors import Missing, Refused
+from frazil.kit.plugins import load_backend
+from frazil.metadata.landedtables import forget_table
+from frazil.metadata.landings import (
+    LandingSpec,
+    LandingStatus,
+    delete_landing,
+    get_landing,
+    list_landings,
+    list_statuses,
+    put_landing,
+)
+from frazil.query import Platform, TableSource, ask
+from frazil.schemas import parse_columns
+from frazil.schemas.ddl import describe
+
+_STALE_INTERVALS = 2
+_STALE_FLOOR_MS = 10_000
+
+
+class TableVerbs:
+    """``admin.port.TableAdmin`` over open stores."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+
+    async def status(self) -> tuple[TableRow, ...]:
+        """Specs and statuses joined. A status that landing no longer renews says so: a dead process must not look well."""
+        store = self._stores.metadata
+        specs = {spec.table: spec for spec in await list_landings(store)}
+        statuses = {status.table: status for status in await list_statuses(store)}
+        return tuple(self._row(table, specs.get(table), statuses.get(table)) for table in sorted({*specs, *statuses}))
+
+    def _row(self, table: str, spec: LandingSpec | None, status: LandingStatus | None) -> TableRow:
+        topics = ", ".join(spec.topics) if spec else status.topic if status else ""
+        if status is None:
+            return TableRow(
+                table=table,
+                topics=topics,
+                state="waiting",
+                freshness_ms=None,
+                lag_records=None,
+                stage="discover",
+                reason="no landing process has taken it up yet; is `frazil land` running?",
+            )
+        age_ms = self._stores.clock.now_ms() - status.updated_ms
+        interval_ms = spec.commit_interval_ms if spec else 0
+        silent = age_ms > max(_STALE_FLOOR_MS, _STALE_INTERVALS * interval_ms)
+        where = f"{status.topic}/{status.partition}: " if status.partition >= 0 and status.reason else ""
+        return TableRow(
+            table=table,
+            topics=topics,
+            state="silent" if silent else status.state,
+            freshness_ms=status.freshness_ms,
+            lag_records=status.behind_records,
+            stage=status.stage,
+            reason=f"no word from landing for {age_ms // 1000} s; is `frazil land` running?" if silent else where + status.reason,
+        )
+
+    async def describe(self, table: str) -> TableDetail:
+        """Schema, snapshots and progress of one table."""
+        loaded = await self._stores.catalog.load(table)
+        schema = arrow_schema(loaded)
+        progress = await read_progress(self._stores.objects, loaded)
+        texts = [text.split(" ", 1) for text in describe(schema)]
+        return TableDetail(
+            table=table,
+            metadata_location=loaded.metadata_location,
+            columns=tuple((name, kind) for name, kind in texts),
+            snapshots=tuple(_snapshot(snapshot) for snapshot in loaded.metadata.get("snapshots", [])),
+            progress=tuple((key.topic_id.hex(), key.partition, offset) for key, offset in sorted(progress.items(), key=_order)),
+        )
+
+    async def create(self, wish: NewTable) -> None:
+        """Records a landing. Raises Refused when it cannot work or when another spec writes the table already."""
+        parse_columns(wish.columns)
+        defaults = LandingSpec(table=wish.table, topics=wish.topics)
+        spec = LandingSpec(
+            table=wish.table,
+            topics=wish.topics,
+            value=wish.value,
+            columns=wish.columns,
+            metadata_columns=wish.metadata_columns,
+            commit_interval_ms=wish.commit_interval_ms or max(defaults.commit_interval_ms, 1_000),
+        )
+        spec.check()
+        if await get_landing(self._stores.metadata, wish.table) is not None:
+            raise Refused(f"table {wish.table} already has a landing; drop it first (`frazil table drop {wish.table}`)")
+        await put_landing(self._stores.metadata, spec)
+
+    async def drop(self, table: str, *, purge: bool) -> None:
+        """Ends the landing; with ``purge`` the catalog forgets the table."""
+        await delete_landing(self._stores.metadata, table)
+        if purge:
+            await self._stores.catalog.drop(table)
+            await forget_table(self._stores.metadata, table)
+
+    async def sql(self, question: str) -> SqlAnswer:
+        """One question over landed tables."""
+        platform: Platform = load_backend("frazil.platforms", "duckdb")()
+        answer = await ask(question, platform=platform, locate=self._locate, offload=self._stores.offload)
+        return SqlAnswer(columns=answer.columns, rows=answer.rows)
+
+    async def _locate(self, name: str) -> TableSource | None:
+        if "." not in name:
+            return None
+        try:
+            loaded = await self._stores.catalog.load(name)
+        except Missing:
+            return None
+        return TableSource(name=name, metadata_location=loaded.metadata_location)
+
+
+def _order(item: tuple[object, int]) -> str:
+    return str(item[0])
+
+
+def _snapshot(snapshot: Mapping[str, object]) -> SnapshotRow:
+    summary = snapshot.get("summary")
+    told: Mapping[str, str] = summary if isinstance(summary, dict) else {}
+    return SnapshotRow(
+        snapshot_id=int(str(snapshot["snapshot-id"])),
+        at_ms=int(str(snapshot["timestamp-ms"])),
+        operation=told.get("operation", ""),
+        added_records=int(told.get("added-records", "0")),
+        total_records=int(told.get("total-records", "0")),
+    )
