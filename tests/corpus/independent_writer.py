@@ -1,10 +1,8 @@
-"""A second writer of .kfs and .index, from the byte tables alone; imports nothing of the product. `python -m tests.corpus.independent_writer` writes kfs/*.hex."""
+"""A second writer of .kfs and .index, from the byte tables alone; imports nothing of the product. Run with -m to write kfs/*.hex."""
 
 import pathlib
 import struct
 import zlib
-
-FOLDER = pathlib.Path(__file__).parent / "kfs"
 
 
 def crc32c(data, crc=0xFFFFFFFF):
@@ -27,18 +25,16 @@ def nullable(data):
 
 
 def raw_snappy(data):  # one literal
-    size = len(data)
-    return bytes([size % 128 + 128, size // 128, 61 << 2]) + struct.pack("<H", size - 1) + data
+    return bytes([len(data) % 128 + 128, len(data) // 128, 61 << 2]) + struct.pack("<H", len(data) - 1) + data
+
+
+def stored_deflate(data):
+    return b"\x01" + struct.pack("<HH", len(data), len(data) ^ 0xFFFF) + data
 
 
 CODECS = [  # each the plainest legal stream, made by hand; data of 128 to 65,535 bytes
     lambda data: data,
-    lambda data: (
-        b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x01"
-        + struct.pack("<HH", len(data), len(data) ^ 0xFFFF)
-        + data
-        + struct.pack("<II", zlib.crc32(data), len(data))
-    ),
+    lambda data: b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + stored_deflate(data) + struct.pack("<II", zlib.crc32(data), len(data)),
     raw_snappy,
     lambda data: b"\x04\x22\x4d\x18\x60\x40\x82" + struct.pack("<I", len(data) | 1 << 31) + data + bytes(4),
     lambda data: b"\x28\xb5\x2f\xfd\x60" + struct.pack("<H", len(data) - 256) + struct.pack("<I", len(data) << 3 | 1)[:3] + data,
@@ -48,38 +44,28 @@ CODECS = [  # each the plainest legal stream, made by hand; data of 128 to 65,53
 
 def batch(base, records, codec=0, bits=0, producer=(-1, -1, -1), deltas=None, last=None, append_ms=None):
     """records: (timestamp, key, value, ((header, value), …)); codec 5 stands for snappy in the xerial framing."""
-    deltas = deltas or range(len(records))
-    body = b""
+    deltas, body = deltas or range(len(records)), b""
     for delta, (time, key, value, headers) in zip(deltas, records, strict=True):
         one = b"\0" + varint(time - records[0][0]) + varint(delta) + nullable(key) + nullable(value) + varint(len(headers))
         one += b"".join(nullable(name.encode()) + nullable(text) for name, text in headers)
         body += varint(len(one)) + one
     attributes = (2 if codec == 5 else codec) | bits | (0 if append_ms is None else 8)
-    first, top = records[0][0], max(r[0] for r in records) if append_ms is None else append_ms
-    last = deltas[-1] if last is None else last
-    tail = struct.pack(">hiqqqhii", attributes, last, first, top, *producer, len(records)) + CODECS[codec](body)
+    times = records[0][0], max(r[0] for r in records) if append_ms is None else append_ms
+    tail = struct.pack(">hiqqqhii", attributes, last or deltas[-1], *times, *producer, len(records)) + CODECS[codec](body)
     return struct.pack(">qiibI", base, len(tail) + 9, -1, 2, crc32c(tail)) + tail
 
 
 def segment(batches, created_ms, interval=100):
     """(bytes of .kfs, bytes of .index)"""
-    body, entries, records, since = b"".join(batches), b"", 0, interval
-    position = 32
+    body, entries, records, since, position = b"".join(batches), b"", 0, interval, 32
     for one in batches:
         count = struct.unpack(">i", one[57:61])[0]
         if since >= interval:
             entries, since = entries + one[:8] + struct.pack(">i", position), 0
         since, records, position = since + count, records + count, position + len(one)
     base, last = batches[0][:8], struct.unpack(">q", batches[-1][:8])[0] + struct.unpack(">i", batches[-1][23:27])[0]
-    kfs = (
-        b"KAFS\0\x01\0\0"
-        + base
-        + struct.pack(">iq", records, created_ms)
-        + bytes(4)
-        + body
-        + struct.pack(">Iq", crc32c(body), last)
-        + b"END!"
-    )
+    head = b"KAFS\0\x01\0\0" + base + struct.pack(">iq", records, created_ms) + bytes(4)
+    kfs = head + body + struct.pack(">Iq", crc32c(body), last) + b"END!"
     return kfs, b"IDX\0\0\x01" + struct.pack(">ii", len(entries) // 12, interval) + bytes(2) + entries
 
 
@@ -92,10 +78,11 @@ CASES = {
     "one-record": [batch(0, rows(1))],
     "tombstone-and-empty": [batch(7, [(1, None, None, ()), (2, b"", b"", ()), (3, b"k", None, ()), (0, None, b"v", ())])],
     "headers": [batch(0, [(5, None, b"v", (("trace", b"1"), ("trace", None), ("größe", b""))), (5, None, b"w", (("", b"x" * 200),))])],
-    **{
-        f"codec-{name}": [batch(100, rows(20, 30), codec)]
-        for name, codec in [("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4), ("xerial", 5)]
-    },
+    "codec-gzip": [batch(100, rows(20, 30), 1)],
+    "codec-snappy": [batch(100, rows(20, 30), 2)],
+    "codec-lz4": [batch(100, rows(20, 30), 3)],
+    "codec-zstd": [batch(100, rows(20, 30), 4)],
+    "codec-xerial": [batch(100, rows(20, 30), 5)],
     "gaps-inside-and-between": [batch(10, rows(3), deltas=[0, 4, 9], last=12), batch(40, rows(2)), batch(42, rows(1), last=5)],
     "index-interval": [batch(3 * i, rows(3)) for i in range(80)],
     "index-interval-exact": [batch(0, rows(99)), batch(99, rows(1)), batch(100, rows(100)), batch(200, rows(1)), batch(201, rows(1))],
@@ -109,4 +96,4 @@ CASES = {
 if __name__ == "__main__":
     for case, batches in CASES.items():
         for suffix, data in zip(("kfs", "index"), segment(batches, 1_700_000_123_456), strict=True):
-            (FOLDER / f"{case}.{suffix}.hex").write_text(data.hex("\n", 64) + "\n")
+            (pathlib.Path(__file__).parent / "kfs" / f"{case}.{suffix}.hex").write_text(data.hex("\n", 64) + "\n")

@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Callable
 
 import pytest
+from tests.corpus import independent_bundle_writer as independent
 
 from frazil.kit.errors import Corrupt, Refused
 from frazil.kit.names import PartitionId, PartitionKey, TopicId
@@ -13,7 +14,6 @@ from frazil.records import split_batches
 from frazil.segments.bundles import FOOTER_BYTES, build_bundle, check_run, read_directory, tail_bytes_needed
 from frazil.segments.kfs import build_segment
 from frazil.segments.sidecars import AbortedRange, build_sidecar, read_sidecar
-from tests.corpus import independent_bundle_writer as independent
 
 FOLDER = pathlib.Path(__file__).parent / "bundle"
 

@@ -7,13 +7,13 @@ import pathlib
 import re
 
 import pytest
+from tests.corpus import independent_writer
 
 from frazil.kit.errors import Corrupt
 from frazil.records import build_batch, patch, scan, split_batches
 from frazil.records.building import BatchOptions, Record
 from frazil.segments.indexes import index_of, parse_index
 from frazil.segments.kfs import build_segment, check_index, read_segment
-from tests.corpus import independent_writer
 
 FOLDER = pathlib.Path(__file__).parent / "kfs"
 FORMAT_PAGE = pathlib.Path(__file__).parents[2] / "docs" / "formats" / "kfs.md"
