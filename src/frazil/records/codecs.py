@@ -103,7 +103,7 @@ def _compress_xerial(data: bytes) -> bytes:
 
 def _decompress_snappy(data: bytes, bytes_max: int) -> bytes:
     if not data.startswith(XERIAL_MAGIC):
-        return _decompress_snappy_block(data, bytes_max)
+        return _decompress_snappy_block(data, bytes_max, bytes_max)
     parts: list[bytes] = []
     room = bytes_max
     position = 0
@@ -115,7 +115,7 @@ def _decompress_snappy(data: bytes, bytes_max: int) -> bytes:
         position += 4
         if position + length > len(data) or length == 0:
             raise Corrupt(f"snappy block of {length} bytes at byte {position} does not fit {len(data)} bytes of data")
-        part = _decompress_snappy_block(data[position : position + length], room)
+        part = _decompress_snappy_block(data[position : position + length], room, bytes_max)
         room -= len(part)
         parts.append(part)
         position += length
@@ -124,11 +124,11 @@ def _decompress_snappy(data: bytes, bytes_max: int) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy_block(block: bytes, bytes_max: int) -> bytes:
+def _decompress_snappy_block(block: bytes, room: int, bytes_max: int) -> bytes:
     try:
         declared: int = cramjam.snappy.decompress_raw_len(block)
-        if declared > bytes_max or declared > _SNAPPY_RATIO_MAX * len(block):
-            raise Corrupt(f"snappy block of {len(block)} bytes declares {declared} bytes; the limit is {bytes_max}")
+        if declared > room or declared > _SNAPPY_RATIO_MAX * len(block):
+            raise Corrupt(f"snappy block of {len(block)} bytes declares {declared} bytes; {room} are left of the limit of {bytes_max}")
         buffer = bytearray(declared)
         produced: int = cramjam.snappy.decompress_raw_into(block, buffer)
     except cramjam.DecompressionError as error:
