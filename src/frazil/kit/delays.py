@@ -1,11 +1,15 @@
-"""Latency as a distribution, for the faulty wrappers of the ports."""
+"""What the faulty wrappers of the ports share: latency as a distribution, and the choice among faults."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from frazil.kit.chance import Chance
+
+T = TypeVar("T")
 
 _P99_DEVIATIONS = 2.3263478740408408  # the 99th percentile of a normal distribution, in standard deviations
 
@@ -26,3 +30,13 @@ class Delay:
 
 
 NO_DELAY = Delay(p50_ms=0.0, p99_ms=0.0)
+
+
+def pick(chance: Chance, odds: Sequence[tuple[T, float]]) -> T | None:
+    """One of the faults with its probability, or None; takes exactly one number from ``chance``."""
+    drawn = chance.random()
+    for fault, probability in odds:
+        if drawn < probability:
+            return fault
+        drawn -= probability
+    return None
