@@ -167,6 +167,17 @@ def read_compact_string(buf: memoryview, pos: int, limit: int) -> tuple[str, int
     return str(buf[pos:end], "utf-8"), end
 
 
+def read_compact_nullable_string(buf: memoryview, pos: int, limit: int) -> tuple[str | None, int]:
+    """As ``read_compact_string``; length zero (in however many bytes) is null."""
+    n, pos = read_uvarint(buf, pos)
+    if n == 0:
+        return None, pos
+    end = pos + n - 1
+    if end > limit:
+        raise bad_length(n - 1, limit - pos)
+    return str(buf[pos:end], "utf-8"), end
+
+
 def skip_tags(buf: memoryview, pos: int, limit: int) -> int:
     """Step over a tagged-field section none of whose tags is known here (KIP-482). ``pos`` is at the count."""
     count, pos = read_uvarint(buf, pos)

@@ -16,6 +16,7 @@ from frazil.wire.layout import (
     Message,
     bad_length,
     corrupt,
+    read_compact_nullable_string,
     read_compact_string,
     read_string,
     read_uvarint,
@@ -157,11 +158,7 @@ def _read_flexible(frame: memoryview, pos: int, limit: int) -> tuple[ProduceCall
     at = "transactional_id"
     try:
         call = _new(ProduceCall)
-        call.transactional_id = None
-        if frame[pos] == 0:
-            pos += 1
-        else:
-            call.transactional_id, pos = read_compact_string(frame, pos, limit)
+        call.transactional_id, pos = read_compact_nullable_string(frame, pos, limit)
         at = "acks"
         call.acks, call.timeout_ms = _read_hi(frame, pos)
         at = "topic_data"
