@@ -147,8 +147,7 @@ class Topics:
             self._by_name.clear()
             self._by_id.clear()
         for record in records:
-            self._by_name[record.name] = record
-            self._by_id[record.topic_id] = record
+            self._learn(record)
         self._revision = found.revision
 
     async def create(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> TopicRecord:
@@ -182,7 +181,7 @@ class Topics:
             return [Write(key=key, value=record.encode()), Write(key=counter, value=encode({"incarnation": incarnation}))]
 
         await settle(self._store, (key, counter, gone), decide)
-        await self.refresh()
+        self._learn(made[0])
         return made[0]
 
     async def delete(self, name: str) -> TopicRecord:
@@ -212,7 +211,7 @@ class Topics:
             ]
 
         await settle(self._store, (key,), decide)
-        await self.refresh()
+        self._forget(removed[0])
         return removed[0]
 
     async def set_partitions(self, name: str, partitions: int) -> TopicRecord:
@@ -248,8 +247,19 @@ class Topics:
             return [] if changed == record else [Write(key=key, value=changed.encode())]
 
         await settle(self._store, (key,), decide)
-        await self.refresh()
+        self._learn(result[0])
         return result[0]
+
+    def _learn(self, record: TopicRecord) -> None:
+        """Shows a change of ours before the next refresh, which is still free to correct it."""
+        self._by_name[record.name] = record
+        self._by_id[record.topic_id] = record
+
+    def _forget(self, record: TopicRecord) -> None:
+        self._by_id.pop(record.topic_id, None)
+        current = self._by_name.get(record.name)
+        if current is not None and current.topic_id == record.topic_id:
+            del self._by_name[record.name]
 
 
 async def list_deleted_topics(store: MetadataStore) -> tuple[DeletedTopic, ...]:

@@ -70,7 +70,8 @@ class SqliteMetadata(MetadataStore):
     async def range(self, start: str, end: str, *, after: Revision = START) -> Range:
         """See ``MetadataStore.range``."""
         self._check_open()
-        return await self._offload.run(lambda: self._read(start, end, after))
+        now_ms = self._clock.now_ms()
+        return await self._offload.run(lambda: self._read(start, end, after, now_ms))
 
     async def commit(
         self, checks: Sequence[Check], writes: Sequence[Write], range_deletes: Sequence[RangeDelete] = ()
@@ -95,12 +96,14 @@ class SqliteMetadata(MetadataStore):
     async def grant_lease(self, ttl_ms: int) -> int:
         """See ``MetadataStore.grant_lease``."""
         self._check_open()
-        return await self._offload.run(lambda: self._grant(ttl_ms))
+        now_ms = self._clock.now_ms()
+        return await self._offload.run(lambda: self._grant(ttl_ms, now_ms))
 
     async def renew_lease(self, lease: int) -> bool:
         """See ``MetadataStore.renew_lease``."""
         self._check_open()
-        return await self._offload.run(lambda: self._renew(lease))
+        now_ms = self._clock.now_ms()
+        return await self._offload.run(lambda: self._renew(lease, now_ms))
 
     async def close(self) -> None:
         """Finishes waiting commits, then closes the file."""
@@ -124,8 +127,9 @@ class SqliteMetadata(MetadataStore):
         while self._jobs:
             jobs = [self._jobs.popleft() for _ in range(min(len(self._jobs), _JOBS_AT_ONCE))]
             jobs = [job for job in jobs if not job.done.done()]  # its caller was cancelled while it waited
+            now_ms = self._clock.now_ms()
             try:
-                outcomes: Sequence[Outcome] = await self._offload.run(lambda: self._apply_all(jobs))  # noqa: B023 - awaited at once
+                outcomes: Sequence[Outcome] = await self._offload.run(lambda: self._apply_all(jobs, now_ms))  # noqa: B023 - awaited at once
             except Exception as error:  # noqa: BLE001 - it goes to every caller, who is waiting for nothing else
                 outcomes = [error] * len(jobs)
             for job, outcome in zip(jobs, outcomes, strict=True):
@@ -146,7 +150,7 @@ class SqliteMetadata(MetadataStore):
                 self._hints.changed_somewhere()
             await asyncio.sleep(_POLL_SECONDS)
 
-    # below: runs in the thread
+    # below: runs in the thread, and takes the time from the caller
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[_Stage]:
@@ -171,8 +175,7 @@ class SqliteMetadata(MetadataStore):
             return self._data_version - 1  # a hint too many: who reads next meets the error itself
         return found
 
-    def _read(self, start: str, end: str, after: int) -> Range:
-        now_ms = self._clock.now_ms()
+    def _read(self, start: str, end: str, after: int, now_ms: int) -> Range:
         with self._transaction("BEGIN"):
             revision = self._revision()
             rows = None if self._lease_has_ended(now_ms) else self._rows(start, end, after, revision)
@@ -193,10 +196,10 @@ class SqliteMetadata(MetadataStore):
         found: int = self._connection.execute("SELECT revision FROM meta").fetchone()[0]
         return found
 
-    def _apply_all(self, jobs: Sequence[_Job]) -> list[Outcome]:
+    def _apply_all(self, jobs: Sequence[_Job], now_ms: int) -> list[Outcome]:
         """All jobs in one SQLite transaction. A job that fails its checks changes nothing, so the others need no savepoints."""
         with self._transaction("BEGIN IMMEDIATE") as stage:
-            revision = self._end_leases(self._clock.now_ms(), stage)
+            revision = self._end_leases(now_ms, stage)
             outcomes: list[Outcome] = []
             for job in jobs:
                 refusal = self._refusal(job)
@@ -259,14 +262,13 @@ class SqliteMetadata(MetadataStore):
         stage.changed = True
         return revision
 
-    def _grant(self, ttl_ms: int) -> int:
+    def _grant(self, ttl_ms: int, now_ms: int) -> int:
         with self._transaction("BEGIN IMMEDIATE") as stage:
             stage.changed = True
-            cursor = self._connection.execute("INSERT INTO leases(ttl_ms, ends_ms) VALUES (?, ?)", (ttl_ms, self._clock.now_ms() + ttl_ms))
+            cursor = self._connection.execute("INSERT INTO leases(ttl_ms, ends_ms) VALUES (?, ?)", (ttl_ms, now_ms + ttl_ms))
         return cast(int, cursor.lastrowid)
 
-    def _renew(self, lease: int) -> bool:
-        now_ms = self._clock.now_ms()
+    def _renew(self, lease: int, now_ms: int) -> bool:
         with self._transaction("BEGIN IMMEDIATE") as stage:
             stage.changed = True
             cursor = self._connection.execute("UPDATE leases SET ends_ms = ?1 + ttl_ms WHERE id = ?2 AND ends_ms > ?1", (now_ms, lease))
