@@ -1,0 +1,256 @@
+"""Manifests and manifest lists ⇄ bytes in memory, through pyiceberg's Avro codec.
+
+One Avro block per file (the library writes one per entry), sync marker derived from the name so that bytes are a function of the
+content, and ``equality_ids`` declared as list<int>: the library says list<long>, on which Java readers fail.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, cast
+
+from pyiceberg import manifest as avro
+from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
+
+from frazil.catalogs.files import FORMAT_VERSION, DataFile, from_record
+from frazil.catalogs.port import JsonObject
+from frazil.kit.errors import Bug, Corrupt
+
+_EQUALITY_IDS: Final = 135
+_CODEC: Final = "gzip"  # Iceberg's name; Avro calls it deflate
+
+Manifest = avro.ManifestFile
+"""One line of a manifest list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One file of a manifest with everything inherited filled in."""
+
+    status: int
+    """0 existing, 1 added, 2 deleted."""
+    snapshot_id: int
+    sequence_number: int
+    file_sequence_number: int
+    file: DataFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestSpec:
+    """What all manifests of one commit share: the schema and the partition spec their files were written under."""
+
+    schema: JsonObject
+    spec: JsonObject
+    content: int = 0
+    """0 data, 1 deletes."""
+
+
+class _Memory(InputFile, OutputFile):
+    """A file of the library that is a buffer; all I/O is done by the caller (``ObjectStore``)."""
+
+    def __init__(self, location: str, data: bytes = b"") -> None:
+        super().__init__(location)
+        self._data = data
+        self._stream = _Buffer()
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def exists(self) -> bool:
+        return bool(self._data)
+
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002, RUF100 - the library's signature
+        stream: Any = io.BytesIO(self._data)
+        return cast("InputStream", stream)
+
+    def to_input_file(self) -> InputFile:
+        return self
+
+    def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002, FBT001, FBT002, RUF100 - the library's signature
+        stream: Any = self._stream
+        return cast("OutputStream", stream)
+
+    def written(self) -> bytes:
+        return self._stream.getvalue()
+
+
+class _Buffer(io.BytesIO):
+    """Keeps its bytes when the library closes it."""
+
+    def close(self) -> None:
+        """The owner still reads the bytes."""
+
+
+# --- manifests ---------------------------------------------------------------------------------------------------------
+
+
+def encode_added(location: str, files: Sequence[DataFile], common: ManifestSpec, *, snapshot_id: int) -> tuple[bytes, Manifest]:
+    """A manifest of files that this very snapshot adds; their sequence numbers are inherited at commit."""
+    entries = [
+        avro.ManifestEntry.from_args(
+            status=avro.ManifestEntryStatus.ADDED,
+            snapshot_id=snapshot_id,
+            sequence_number=None,
+            file_sequence_number=None,
+            data_file=file.to_record(),
+        )
+        for file in files
+    ]
+    return _encode(location, entries, common, snapshot_id=snapshot_id, min_sequence=avro.UNASSIGNED_SEQ)
+
+
+def encode_existing(location: str, entries: Sequence[Entry], common: ManifestSpec, *, snapshot_id: int) -> tuple[bytes, Manifest]:
+    """A rewritten manifest: live files keep the snapshot and sequence numbers they came with (F51)."""
+    records = [
+        avro.ManifestEntry.from_args(
+            status=avro.ManifestEntryStatus.EXISTING,
+            snapshot_id=entry.snapshot_id,
+            sequence_number=entry.sequence_number,
+            file_sequence_number=entry.file_sequence_number,
+            data_file=entry.file.to_record(),
+        )
+        for entry in entries
+    ]
+    min_sequence = min(entry.sequence_number for entry in entries)
+    return _encode(location, records, common, snapshot_id=snapshot_id, min_sequence=min_sequence)
+
+
+def _encode(
+    location: str, entries: Sequence[avro.ManifestEntry], common: ManifestSpec, *, snapshot_id: int, min_sequence: int
+) -> tuple[bytes, Manifest]:
+    if not entries:
+        raise Bug("an empty manifest is never written")
+    schema = Schema.model_validate(common.schema)
+    spec = PartitionSpec.model_validate(common.spec)
+    file = _Memory(location)
+    meta = {
+        "schema": json.dumps(common.schema, separators=(",", ":")),
+        "partition-spec": json.dumps(common.spec["fields"], separators=(",", ":")),
+        "partition-spec-id": str(spec.spec_id),
+        "format-version": str(FORMAT_VERSION),
+        "content": "deletes" if common.content else "data",
+        "avro.codec": _CODEC,
+    }
+    entry_schema = avro.manifest_entry_schema_with_data_file(FORMAT_VERSION, _data_file_type(spec.partition_type(schema)))
+    _write_block(AvroOutputFile[avro.ManifestEntry](file, entry_schema, "manifest_entry", metadata=meta), location, entries)
+    added = [entry for entry in entries if entry.status == avro.ManifestEntryStatus.ADDED]
+    existing = [entry for entry in entries if entry.status == avro.ManifestEntryStatus.EXISTING]
+    data = file.written()
+    line = Manifest.from_args(
+        _table_format_version=FORMAT_VERSION,
+        manifest_path=location,
+        manifest_length=len(data),
+        partition_spec_id=spec.spec_id,
+        content=avro.ManifestContent(common.content),
+        sequence_number=avro.UNASSIGNED_SEQ,
+        min_sequence_number=min_sequence,
+        added_snapshot_id=snapshot_id,
+        added_files_count=len(added),
+        existing_files_count=len(existing),
+        deleted_files_count=0,
+        added_rows_count=sum(entry.data_file.record_count for entry in added),
+        existing_rows_count=sum(entry.data_file.record_count for entry in existing),
+        deleted_rows_count=0,
+        partitions=avro.construct_partition_summaries(spec, schema, [entry.data_file.partition for entry in entries]),
+        key_metadata=None,
+    )
+    return data, line
+
+
+def _data_file_type(partition: StructType) -> StructType:
+    fields = avro.data_file_with_partition(partition, FORMAT_VERSION).fields
+    return StructType(*[_int_ids(field) if field.field_id == _EQUALITY_IDS else field for field in fields])
+
+
+def _int_ids(field: NestedField) -> NestedField:
+    ids = ListType(element_id=136, element_type=IntegerType(), element_required=True)
+    return NestedField(field_id=field.field_id, name=field.name, field_type=ids, required=False, doc=field.doc)
+
+
+def decode_manifest(data: bytes, line: Manifest) -> list[Entry]:
+    """Every entry, deleted ones too. Raises Corrupt."""
+    try:
+        entries = line.fetch_manifest_entry(_OneFile(line.manifest_path, data), discard_deleted=False)  # type: ignore[arg-type]  # needs only new_input
+        return [_entry(entry, line) for entry in entries]
+    except (ValueError, EOFError, KeyError, IndexError, TypeError, UnicodeDecodeError) as error:
+        raise Corrupt(f"not a readable manifest: {error}", where=line.manifest_path) from error
+
+
+def _entry(entry: avro.ManifestEntry, line: Manifest) -> Entry:
+    sequence = entry.sequence_number
+    return Entry(
+        status=int(entry.status),
+        snapshot_id=entry.snapshot_id or 0,
+        sequence_number=sequence or 0,
+        file_sequence_number=(entry.file_sequence_number if entry.file_sequence_number is not None else sequence) or 0,
+        file=from_record(entry.data_file, spec_id=line.partition_spec_id),
+    )
+
+
+class _OneFile:
+    """Stands in for the library's FileIO: holds just the one file that is asked for."""
+
+    def __init__(self, location: str, data: bytes) -> None:
+        self._file = _Memory(location, data)
+
+    def new_input(self, location: str) -> InputFile:
+        if location != self._file.location:
+            _unexpected(location)
+        return self._file
+
+
+def _unexpected(location: str) -> NoReturn:
+    raise Bug(f"the codec asked for {location}")
+
+
+# --- manifest lists ----------------------------------------------------------------------------------------------------
+
+
+def encode_manifest_list(location: str, lines: Sequence[Manifest], *, snapshot_id: int, parent_id: int | None, sequence: int) -> bytes:
+    """The manifest list of one snapshot. ``lines`` already have their sequence numbers (``assign_sequence``)."""
+    file = _Memory(location)
+    meta = {
+        "snapshot-id": str(snapshot_id),
+        "parent-snapshot-id": "null" if parent_id is None else str(parent_id),
+        "sequence-number": str(sequence),
+        "format-version": str(FORMAT_VERSION),
+        "avro.codec": _CODEC,
+    }
+    schema = avro.MANIFEST_LIST_FILE_SCHEMAS[FORMAT_VERSION]
+    _write_block(AvroOutputFile[Manifest](file, schema, "manifest_file", metadata=meta), location, lines)
+    return file.written()
+
+
+def assign_sequence(line: Manifest, sequence: int) -> Manifest:
+    """A new manifest's line with the sequence number of the snapshot that adds it."""
+    if line.sequence_number == avro.UNASSIGNED_SEQ:
+        line.sequence_number = sequence
+    if line.min_sequence_number == avro.UNASSIGNED_SEQ:
+        line.min_sequence_number = sequence
+    return line
+
+
+def decode_manifest_list(data: bytes, location: str) -> tuple[Manifest, ...]:
+    """The lines of a manifest list. Raises Corrupt."""
+    try:
+        return tuple(_lines(_Memory(location, data)))
+    except (ValueError, EOFError, KeyError, IndexError, TypeError, UnicodeDecodeError) as error:
+        raise Corrupt(f"not a readable manifest list: {error}", where=location) from error
+
+
+def _lines(file: InputFile) -> Iterator[Manifest]:
+    yield from avro.read_manifest_list(file)
+
+
+def _write_block(output: AvroOutputFile[Manifest] | AvroOutputFile[avro.ManifestEntry], location: str, records: Sequence[object]) -> None:
+    output.sync_bytes = hashlib.sha256(location.encode()).digest()[:16]
+    with output:
+        output.write_block(list(records))  # type: ignore[arg-type]  # records are of the file's own kind

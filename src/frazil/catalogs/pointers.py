@@ -1,0 +1,151 @@
+"""A catalog made of a table of pointers: all that a back-end has to add is one atomic compare-and-swap of a metadata location.
+
+A commit writes the next ``metadata.json`` as a new object, then swaps the pointer. Whoever reads the pointer therefore always finds a
+complete file; a swap that loses leaves an object that ``care`` collects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from frazil.catalogs.locations import Locations, hex_of, metadata_key, metadata_version, uuid_of
+from frazil.catalogs.metadata_json import apply_updates, check_requirements, new_metadata
+from frazil.catalogs.port import Catalog, CatalogDeps, CreateTable, JsonObject, LoadedTable, split_ident
+from frazil.catalogs.schema import new_schema
+from frazil.kit.errors import Conflict, Corrupt, Missing, OutcomeUnknown, RetryLater
+
+DEFAULT_PROPERTIES: Final[Mapping[str, str]] = {
+    "write.metadata.previous-versions-max": "20",
+    "write.parquet.compression-codec": "zstd",
+    "commit.retry.num-retries": "0",
+}
+"""Twenty metadata files keep every commit small; a foreign writer of the 0.12 library must not replay its commit after ours."""
+_SWAPS_MAX: Final = 5
+
+
+class Pointers(Protocol):
+    """Names and the metadata location each points at."""
+
+    async def read(self, ident: str) -> str | None:
+        """Where ``ident`` points, None when there is no such table. Raises RetryLater."""
+        ...
+
+    async def swap(self, ident: str, old: str | None, new: str) -> bool:
+        """Points ``ident`` at ``new`` if it points at ``old`` (None: does not exist). False when it does not.
+
+        Raises RetryLater when surely nothing changed, OutcomeUnknown otherwise.
+        """
+        ...
+
+    async def names(self, namespace: str) -> tuple[str, ...]:
+        """Idents of the namespace, in order."""
+        ...
+
+    async def forget(self, ident: str) -> bool:
+        """Removes the name; False when there was none."""
+        ...
+
+
+class PointerCatalog(Catalog):
+    """See ``Catalog``. P4 is reached when a commit is about to be applied, P5 right after."""
+
+    def __init__(self, pointers: Pointers, deps: CatalogDeps, *, root: str = "warehouse") -> None:
+        self._pointers = pointers
+        self._deps = deps
+        self._root = root
+        self._locations = Locations(deps.objects)
+        self._newest: dict[str, LoadedTable] = {}
+
+    async def load(self, ident: str) -> LoadedTable:
+        """See ``Catalog.load``."""
+        split_ident(ident)
+        location = await self._pointers.read(ident)
+        if location is None:
+            self._newest.pop(ident, None)
+            raise Missing(f"no table {ident}")
+        return await self._read(ident, location)
+
+    async def create(self, ident: str, table: CreateTable) -> LoadedTable:
+        """See ``Catalog.create``."""
+        namespace, name = split_ident(ident)
+        if await self._pointers.read(ident) is not None:
+            raise Conflict(f"table {ident} exists")
+        chance = self._deps.chance
+        # The suffix: a re-created table shares no path with the old one, whose leftovers may still be on their way out.
+        key = f"{self._root}/{namespace.replace('.', '/')}/{name}-{hex_of(chance, 32)}"
+        metadata = new_metadata(
+            table_uuid=uuid_of(chance),
+            location=self._locations.location(key),
+            schema=new_schema(table.schema),
+            properties={**DEFAULT_PROPERTIES, **table.properties},
+            now_ms=self._deps.clock.now_ms(),
+        )
+        location = await self._write(key, 0, metadata)
+        if not await self._pointers.swap(ident, None, location):
+            raise Conflict(f"table {ident} exists")
+        return self._remember(ident, metadata, location)
+
+    async def commit(self, ident: str, base: LoadedTable, requirements: Sequence[JsonObject], updates: Sequence[JsonObject]) -> LoadedTable:
+        """See ``Catalog.commit``. When only something else moved meanwhile, the same request is applied to the newer metadata."""
+        for _ in range(_SWAPS_MAX):
+            pointer = await self._pointers.read(ident)
+            if pointer is None:
+                raise Missing(f"no table {ident}")
+            current = base if pointer == base.metadata_location else await self._read(ident, pointer)
+            check_requirements(current.metadata, requirements)
+            metadata = apply_updates(
+                current.metadata, updates, previous_location=current.metadata_location, now_ms=self._deps.clock.now_ms()
+            )
+            location = await self._write(
+                self._locations.key_of(current.location), metadata_version(current.metadata_location) + 1, metadata
+            )
+            self._deps.faults.reach("P4")
+            if await self._pointers.swap(ident, pointer, location):
+                self._deps.faults.reach("P5")
+                return self._remember(ident, metadata, location)
+        raise RetryLater(f"table {ident}: others committed {_SWAPS_MAX} times meanwhile", after_ms=50)
+
+    async def list(self, namespace: str) -> tuple[str, ...]:
+        """See ``Catalog.list``."""
+        return await self._pointers.names(namespace)
+
+    async def drop(self, ident: str) -> None:
+        """See ``Catalog.drop``."""
+        self._newest.pop(ident, None)
+        if not await self._pointers.forget(ident):
+            raise Missing(f"no table {ident}")
+
+    async def _write(self, table_key: str, version: int, metadata: Mapping[str, Any]) -> str:
+        key = metadata_key(table_key, version, self._deps.chance)
+        data = json.dumps(metadata, separators=(",", ":")).encode()
+        try:
+            await self._deps.objects.put_if_absent(key, data)
+        except OutcomeUnknown as error:
+            # An object nobody names yet changes nothing: the commit as a whole surely did not happen.
+            raise RetryLater(f"{key}: {error}", after_ms=error.after_ms) from error
+        stored = await self._deps.objects.get(key, start=max(0, len(data) - 1), end=len(data) + 1)
+        if stored != data[-1:]:
+            raise RetryLater(f"{key}: the store kept other bytes than were sent")  # F61: never point at a short file
+        return self._locations.location(key)
+
+    async def _read(self, ident: str, location: str) -> LoadedTable:
+        newest = self._newest.get(ident)
+        if newest is not None and newest.metadata_location == location:
+            return newest
+        key = self._locations.key_of(location)
+        try:
+            data = await self._deps.objects.get(key)
+        except Missing as error:
+            raise Corrupt(f"table {ident} points at a metadata file that does not exist", where=location) from error
+        try:
+            metadata = json.loads(data)
+        except ValueError as error:
+            raise Corrupt(f"metadata of {ident} is not JSON: {error}", where=location) from error
+        return self._remember(ident, metadata, location)
+
+    def _remember(self, ident: str, metadata: Mapping[str, Any], location: str) -> LoadedTable:
+        table = LoadedTable(ident=ident, metadata=metadata, metadata_location=location)
+        self._newest[ident] = table
+        return table
