@@ -1,0 +1,68 @@
+"""Python values, already fitted to their type, into Arrow arrays. Nothing is guessed: the type is always given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias, cast
+
+import pyarrow as pa
+
+AnyArray: TypeAlias = "pa.Array[Any]"
+AnyField: TypeAlias = "pa.Field[Any]"
+
+
+def map_type(key: pa.DataType | AnyField, value: AnyField) -> pa.DataType:
+    """A map type from fields; the stubs of pyarrow know only types here."""
+    return cast("pa.DataType", cast("Any", pa).map_(key, value))
+
+
+def build(values: Sequence[object], arrow: pa.DataType) -> AnyArray:
+    """The array of ``values``. Arrow makes no nested array of an extension type, so such a one is dressed afterwards."""
+    plain = _storage(arrow)
+    array = pa.array(values, plain)
+    return array if plain == arrow else _dress(array, arrow)
+
+
+def _storage(arrow: pa.DataType) -> pa.DataType:
+    """``arrow`` with every extension type replaced by what it is stored as."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        return arrow.storage_type
+    if isinstance(arrow, pa.StructType):
+        return pa.struct([_plain_field(field) for field in arrow])
+    if isinstance(arrow, pa.ListType):
+        return pa.list_(_plain_field(arrow.value_field))
+    if isinstance(arrow, pa.LargeListType):
+        return pa.large_list(_plain_field(arrow.value_field))
+    if isinstance(arrow, pa.MapType):
+        return map_type(_plain_field(arrow.key_field), _plain_field(arrow.item_field))
+    return arrow
+
+
+def _plain_field(field: AnyField) -> AnyField:
+    return field.with_type(_storage(field.type))
+
+
+def _dress(array: AnyArray, arrow: pa.DataType) -> AnyArray:
+    """The same buffers under the real type."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(arrow, array)
+    if isinstance(array, pa.StructArray) and isinstance(arrow, pa.StructType):
+        children = [_dress(array.field(position), field.type) for position, field in enumerate(arrow)]
+        return pa.Array.from_buffers(arrow, len(array), array.buffers()[:1], array.null_count, children=children)
+    if isinstance(arrow, pa.MapType) and isinstance(array, pa.MapArray):
+        pairs = pa.struct([arrow.key_field, arrow.item_field])
+        entries = pa.StructArray.from_arrays([array.keys, _dress(array.items, arrow.item_type)], fields=list(pairs))
+        return pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[entries])
+    if isinstance(arrow, (pa.ListType, pa.LargeListType)) and isinstance(array, (pa.ListArray, pa.LargeListArray)):
+        child = _dress(array.values, arrow.value_type)
+        return pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[child])
+    return array
+
+
+def batch_of(arrays: Sequence[AnyArray], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """A batch of ``rows`` rows, also when there are no columns."""
+    if arrays:
+        return pa.RecordBatch.from_arrays(list(arrays), schema=schema)
+    return pa.RecordBatch.from_struct_array(cast("pa.StructArray", pa.array([{}] * rows, pa.struct([])))).replace_schema_metadata(
+        schema.metadata
+    )

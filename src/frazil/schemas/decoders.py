@@ -1,0 +1,23 @@
+"""Which decoder a landing gets."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from frazil.kit.errors import Refused
+from frazil.schemas.json import JsonDecoder
+from frazil.schemas.port import DecodeOptions, Decoder
+from frazil.schemas.raw import RawDecoder
+
+KINDS = ("json", "raw", "raw-string")
+
+
+def decoder_for(kind: str, schema: pa.Schema | None, options: DecodeOptions) -> Decoder:
+    """The decoder of a value kind. ``schema``: declared columns; None lets ``json`` infer them. Raises Refused."""
+    if kind == "json":
+        return JsonDecoder(schema, options)
+    if kind not in KINDS:
+        raise Refused(f"no decoder for values of kind {kind!r}; kinds are {', '.join(KINDS)}")
+    if schema is not None:
+        raise Refused(f"values of kind {kind!r} have the one column 'value'; do not declare columns")
+    return RawDecoder(options, as_text=kind == "raw-string")

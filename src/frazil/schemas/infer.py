@@ -1,0 +1,280 @@
+"""What new fields of records mean, when nobody declared it.
+
+Records are taken in offset order, each against what the table has plus what earlier records of the slice brought. A record
+either fits and adds its news, or is refused and leaves no trace; so the outcome depends on the records and their order only.
+
+- true/false → boolean, integer literal → long, number with point or exponent → double, text → string (never a date),
+  object → struct, array → list. Every column added is optional.
+- null, ``[]`` and ``{}`` (also ``[null]``, ``{"x": null}``) tell no type: nothing is added for them.
+- A *new* long column becomes double when a fraction comes, if all its integers so far are exact doubles. A column the
+  table already has never changes: Iceberg has no promotion from long to double.
+- Otherwise the first type seen wins, and the record that differs is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from frazil.kit.errors import Bug
+from frazil.schemas import numbers
+from frazil.schemas.arrays import AnyField, map_type
+from frazil.schemas.fit import LONG_RANGE, Fit, build_fit, wrong_type
+from frazil.schemas.names import NameIndex, why_unfit
+from frazil.schemas.numbers import Literal
+from frazil.schemas.port import DecodeOptions, Reject, clip
+from frazil.schemas.shape import Kind, Shape, member_of
+from frazil.schemas.unfit import Unfit, show
+
+_NEW_ARROW: dict[Kind, pa.DataType] = {Kind.BOOLEAN: pa.bool_(), Kind.LONG: pa.int64(), Kind.DOUBLE: pa.float64(), Kind.STRING: pa.string()}
+_NAME_CHARACTERS_SHOWN = 60
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """One place in the schema while it grows. ``fit``: given for a scalar the table already has. ``exact``: all integers
+    seen so far are exact doubles. ``fields`` and ``index``: of a struct. ``item``: of a list or map."""
+
+    kind: Kind
+    fresh: bool = True
+    fit: Fit | None = None
+    exact: bool = True
+    fields: list[tuple[str, Node]] = field(default_factory=list)
+    index: NameIndex = field(default_factory=NameIndex)
+    item: Node | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grown:
+    """What a slice brought: new columns (as in ``Decoded.additions``), and the records that contradict the rest."""
+
+    additions: pa.Schema | None
+    rejects: tuple[Reject, ...]
+
+
+def grow(schema: pa.Schema, documents: Sequence[tuple[int, dict[str, object]]], options: DecodeOptions) -> Grown:
+    """Sees ``documents`` (row, object), ascending, against the columns of the table."""
+    growth = _Growth(schema, options)
+    rejects: list[Reject] = []
+    for row, document in documents:
+        try:
+            growth.see_document(document)
+        except Unfit as verdict:
+            rejects.append(verdict.reject(row))
+    return Grown(additions=growth.additions(), rejects=tuple(rejects))
+
+
+def _known(shape: Shape, index: NameIndex | None = None) -> Node:
+    """The node of something the table has."""
+    node = Node(kind=shape.kind, fresh=False)
+    if shape.kind is Kind.STRUCT:
+        node.fields = [(member.name, _known(member.shape)) for member in shape.members]
+        node.index = NameIndex(member.name for member in shape.members) if index is None else index
+    elif shape.kind in (Kind.LIST, Kind.MAP):
+        node.item = _known(shape.members[0].shape)
+    else:
+        node.fit = build_fit(shape, watch=False)
+    return node
+
+
+class _Growth:
+    """The walk over one document at a time. Every change is noted with its undoing, so a refused record leaves no trace."""
+
+    def __init__(self, schema: pa.Schema, options: DecodeOptions) -> None:
+        members = tuple(member_of(column) for column in schema)
+        shape = Shape(kind=Kind.STRUCT, arrow=pa.struct([]), members=members)
+        self._root = _known(shape, NameIndex((member.name for member in members), options.reserved))
+        self._columns_max = options.columns_max
+        self._columns = _count(self._root)
+        self._undo: list[Callable[[], object]] = []
+
+    def see_document(self, document: dict[str, object]) -> None:
+        """Takes in one record. Raises Unfit, with everything as before, when it contradicts what is known."""
+        columns = self._columns
+        try:
+            self._see_struct(self._root, document)
+        except Unfit:
+            for undo in reversed(self._undo):
+                undo()
+            self._columns = columns
+            raise
+        finally:
+            self._undo.clear()
+
+    def additions(self) -> pa.Schema | None:
+        """What is new, as in ``Decoded.additions``."""
+        added = _news(self._root)
+        return pa.schema(added) if added else None
+
+    def _see(self, node: Node, value: object) -> None:
+        """Takes in a value at a place of known kind."""
+        if value is None:
+            return
+        if node.fit is not None:
+            node.fit(value)
+        elif node.kind is Kind.STRUCT:
+            self._see_struct(node, value)
+        elif node.kind is Kind.LIST:
+            self._see_list(node, value)
+        elif node.kind is Kind.MAP:
+            self._see_map(node, value)
+        else:
+            self._see_scalar(node, value)
+
+    def _first(self, value: object) -> Node | None:
+        """The node of a value where nothing is known yet; None if it tells no type."""
+        if value is None:
+            return None
+        if isinstance(value, dict):
+            node = Node(kind=Kind.STRUCT)
+            self._see_struct(node, value)
+            return node if node.fields else None
+        if isinstance(value, list):
+            node = Node(kind=Kind.LIST)
+            self._see_list(node, value)
+            return node if node.item is not None else None
+        return _scalar(value)
+
+    def _see_struct(self, node: Node, value: object) -> None:
+        if type(value) is not dict:
+            raise _conflict(node, value)
+        taken: dict[int | str, str] = {}
+        for key, item in value.items():
+            position = node.index.find(key)
+            place = node.index.fold(key) if position is None else position
+            if place in taken:
+                raise Unfit("ambiguous-name", f"{clip_name(taken[place])} and {clip_name(key)} belong to the same column")
+            taken[place] = key
+            try:
+                if position is not None:
+                    self._see(node.fields[position][1], item)
+                elif self._see_new_field(node, key, item):
+                    taken[len(node.fields) - 1] = key
+            except Unfit as verdict:
+                verdict.path.append(key)
+                raise
+
+    def _see_new_field(self, node: Node, key: str, item: object) -> bool:
+        """Adds a field if its value tells a type."""
+        seen = self._first(item)
+        if seen is None:
+            return False
+        name = node.index.landing_name(key)
+        why = why_unfit(name)
+        if why is not None:
+            raise Unfit("bad-name", why)
+        self._columns += 1
+        if self._columns > self._columns_max:
+            raise Unfit("too-many-columns", f"its new fields would make more than {self._columns_max} columns")
+        node.fields.append((name, seen))
+        node.index.add(name)
+        self._undo += (node.fields.pop, node.index.drop_last)
+        return True
+
+    def _see_list(self, node: Node, value: object) -> None:
+        if not isinstance(value, list):
+            raise _conflict(node, value)
+        for position, item in enumerate(value):
+            self._see_item(node, position, item)
+
+    def _see_map(self, node: Node, value: object) -> None:
+        if not isinstance(value, dict):
+            raise _conflict(node, value)
+        for key, item in value.items():
+            self._see_item(node, key, item)
+
+    def _see_item(self, node: Node, place: int | str, item: object) -> None:
+        try:
+            if node.item is not None:
+                self._see(node.item, item)
+            else:
+                node.item = self._first(item)
+        except Unfit as verdict:
+            verdict.path.append(place)
+            raise
+
+    def _see_scalar(self, node: Node, value: object) -> None:
+        """One more value of a column the slice itself brought."""
+        if isinstance(value, (dict, list)):
+            raise _conflict(node, value)
+        other = _scalar(value)
+        both_exact = node.exact and other.exact
+        if other.kind is node.kind:
+            kind = node.kind
+        elif both_exact and {node.kind, other.kind} == {Kind.LONG, Kind.DOUBLE}:
+            kind = Kind.DOUBLE
+        else:
+            raise _conflict(node, value)
+        if kind is not node.kind or both_exact is not node.exact:
+            self._undo.append(partial(_restore, node, node.kind, exact=node.exact))
+            node.kind, node.exact = kind, both_exact
+
+
+def _restore(node: Node, kind: Kind, *, exact: bool) -> None:
+    node.kind, node.exact = kind, exact
+
+
+def clip_name(name: str) -> str:
+    """A field name for a message."""
+    return repr(clip(name, _NAME_CHARACTERS_SHOWN))
+
+
+def _conflict(node: Node, value: object) -> Unfit:
+    """The verdict for a value that contradicts what is known of its place."""
+    if not node.fresh:
+        return wrong_type(node.kind.value, value)
+    return Unfit("type-conflict", f"an earlier record of the slice has {node.kind.value} here, this one has {show(value)}")
+
+
+def _scalar(value: object) -> Node:
+    """The node of a first scalar."""
+    if isinstance(value, bool):
+        return Node(kind=Kind.BOOLEAN)
+    if type(value) is str:
+        return Node(kind=Kind.STRING)
+    if type(value) is int or (type(value) is Literal and numbers.is_integer_literal(value)):
+        number = numbers.integer(value, *LONG_RANGE)
+        return Node(kind=Kind.LONG, exact=int(float(number)) == number)
+    if type(value) is Literal:
+        numbers.double(value)
+        return Node(kind=Kind.DOUBLE)
+    raise Bug(f"the JSON scanner made a {type(value).__name__}")
+
+
+def _count(node: Node) -> int:
+    """All named fields below a node."""
+    below = sum(1 + _count(member) for _, member in node.fields)
+    return below if node.item is None else below + _count(node.item)
+
+
+def _news(node: Node) -> list[AnyField]:
+    """The new fields below a known struct; of known nested ones, only what is new inside."""
+    added: list[AnyField] = []
+    for name, member in node.fields:
+        arrow = _arrow(member) if member.fresh else _news_inside(member)
+        if arrow is not None:
+            added.append(pa.field(name, arrow))
+    return added
+
+
+def _news_inside(node: Node) -> pa.DataType | None:
+    """The type that holds only the news below a known nested node; None if there are none."""
+    if node.kind is Kind.STRUCT:
+        added = _news(node)
+        return pa.struct(added) if added else None
+    inside = None if node.item is None else _news_inside(node.item)
+    if inside is None:
+        return None
+    return pa.list_(pa.field("element", inside)) if node.kind is Kind.LIST else map_type(pa.string(), pa.field("value", inside))
+
+
+def _arrow(node: Node) -> pa.DataType:
+    """The Arrow type of a node the slice brought."""
+    if node.kind is Kind.STRUCT:
+        return pa.struct([pa.field(name, _arrow(member)) for name, member in node.fields])
+    if node.item is not None:
+        return pa.list_(pa.field("element", _arrow(node.item)))
+    return _NEW_ARROW[node.kind]

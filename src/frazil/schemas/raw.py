@@ -1,0 +1,81 @@
+"""Values as they are: one column ``value``, as bytes or as text."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from frazil.kit.errors import Refused
+from frazil.schemas.evolve import evolve
+from frazil.schemas.port import SLICE_BYTES_MAX, Decoded, DecodeOptions, Reject
+
+_COLUMN = "value"
+
+
+class RawDecoder:
+    """The bytes of a value in the column ``value``; null stays null, empty stays empty.
+
+    ``as_text``: the column is a string, and a value that is not UTF-8 is rejected; else every value fits.
+    """
+
+    def __init__(self, options: DecodeOptions, *, as_text: bool) -> None:
+        if _COLUMN in options.reserved:
+            raise Refused(f"the column {_COLUMN!r} of raw values has the name of a metadata column")
+        self._options = options
+        self._as_text = as_text
+        self._schema = pa.schema([pa.field(_COLUMN, pa.string() if as_text else pa.binary())])
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """One optional column."""
+        return self._schema
+
+    def decode(self, values: Sequence[bytes | None], schema: pa.Schema | None = None) -> Decoded:
+        """See Decoder. Other columns the table has are null. Raises Refused when the table's ``value`` has another type."""
+        if sum(len(value) for value in values if value is not None) > SLICE_BYTES_MAX:
+            raise Refused(f"a slice of more than {SLICE_BYTES_MAX} bytes; decode it in parts")
+        target = self._schema if schema is None else schema
+        additions = self._additions(target)
+        whole = target if additions is None else evolve(target, additions)
+        rows, rejects = array("q"), list[Reject]()
+        for row, value in enumerate(values):
+            reject = self._fault(row, value)
+            if reject is None:
+                rows.append(row)
+            else:
+                rejects.append(reject)
+        column = pa.array([values[row] for row in rows], pa.binary())
+        arrays = [column.cast(field.type) if field.name == _COLUMN else pa.nulls(len(rows), field.type) for field in whole]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=whole)
+        return Decoded(batch=batch, rows=rows, rejects=tuple(rejects), additions=additions)
+
+    def _additions(self, target: pa.Schema) -> pa.Schema | None:
+        """The column ``value`` when the table lacks it. Raises Refused when another column cannot be left null."""
+        wanted = self._schema.field(_COLUMN).type
+        allowed = (pa.string(), pa.large_string()) if self._as_text else (pa.binary(), pa.large_binary())
+        for field in target:
+            if field.name == _COLUMN and field.type not in allowed:
+                raise Refused(f"column {_COLUMN}: {field.type} cannot take raw values, it must be {wanted}")
+            if field.name != _COLUMN and not field.nullable:
+                raise Refused(f"column {field.name}: not null, but raw values fill only the column {_COLUMN!r}")
+        return None if _COLUMN in target.names else self._schema
+
+    def _fault(self, row: int, value: bytes | None) -> Reject | None:
+        """Why a value cannot land, if so."""
+        if value is None:
+            return self._null_fault(row)
+        if len(value) > self._options.value_bytes_max:
+            return Reject(row=row, code="too-large", why=f"{len(value)} bytes, more than {self._options.value_bytes_max}")
+        if self._as_text:
+            try:
+                value.decode()
+            except UnicodeDecodeError as error:
+                return Reject(row=row, code="not-utf8", why=f"byte {error.start} is not UTF-8 ({error.reason})")
+        return None
+
+    def _null_fault(self, row: int) -> Reject | None:
+        if self._options.null_value_rows:
+            return None
+        return Reject(row=row, code="null-value", why="the record has no value")
