@@ -95,6 +95,8 @@ class Decoded:
     bad_batches: tuple[BadBatch, ...]
     bad_partitions: tuple[BadPartition, ...]
     bytes_read: int
+    bytes_held: int
+    """Value bytes after decompression."""
     cut: bool
 
 
@@ -144,6 +146,7 @@ def decode_slices(reads: Sequence[Read], limits: Limits) -> Decoded:
         bad_batches=tuple(tally.bad_batches),
         bad_partitions=tuple(tally.bad_partitions),
         bytes_read=tally.bytes_read,
+        bytes_held=tally.bytes_used,
         cut=cut,
     )
 

@@ -22,6 +22,7 @@ class AutoLanding:
     namespace: str = "default"
     value: str = "json"
     metadata_columns: bool = True
+    commit_bytes: int = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,7 @@ def discover(specs: Sequence[LandingSpec], topics: Iterable[str], auto: AutoLand
             columns=(),
             metadata_columns=auto.metadata_columns,
             commit_interval_ms=interval_ms,
+            commit_bytes=auto.commit_bytes,
         )
     for table in sorted(chosen):
         owner = table.removesuffix(DEAD_SUFFIX)

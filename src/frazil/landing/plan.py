@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from frazil.kit.errors import Refused
 from frazil.kit.names import PartitionKey
 from frazil.log.refs import Bounds, Want
+
+SUMMARY_CHARACTERS_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,3 +108,13 @@ def _rotate(states: list[PartitionState], after: PartitionKey | None) -> list[Pa
         return states
     later = [state for state in states if state.key > after]
     return later + [state for state in states if state.key <= after]
+
+
+def describe_losses(losses: Sequence[Loss]) -> str:
+    """``topic[partition] first-last, …`` for snapshot summaries and status, cut to a bounded length."""
+    parts = [f"{loss.topic}[{loss.key.partition}] {loss.first}-{loss.end - 1}" for loss in losses]
+    text = ", ".join(parts)
+    if len(text) <= SUMMARY_CHARACTERS_MAX:
+        return text
+    total = sum(loss.end - loss.first for loss in losses)
+    return f"{total} records of {len(losses)} partitions: " + text[: SUMMARY_CHARACTERS_MAX - 60] + "…"

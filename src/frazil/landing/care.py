@@ -1,0 +1,42 @@
+"""Stage care: snapshots expire, metadata is trimmed, manifests merge (R17, R24).
+
+All of it in commits of their own, beside landing and never in its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from frazil.kit.errors import FrazilError
+from frazil.landing.discover import dead_table
+from frazil.landing.lake import Lake, within
+from frazil.landing.settings import LandingSettings
+
+_LOG = logging.getLogger("frazil.landing")
+
+
+class CareKeeper:
+    """Goes round the tables that have committed since their last care."""
+
+    def __init__(self, settings: LandingSettings) -> None:
+        self._settings = settings
+        self._seen: dict[str, int] = {}
+
+    async def run(self, tables: Callable[[], Mapping[str, tuple[Lake, int]]]) -> None:
+        """For ever. ``tables`` gives table → (its lake, its newest snapshot id), 0 for none."""
+        while True:
+            await asyncio.sleep(self._settings.care_interval_ms / 1000)
+            for table, (lake, snapshot_id) in sorted(tables().items()):
+                if snapshot_id and self._seen.get(table) != snapshot_id:
+                    await self._care(table, lake)
+                    self._seen[table] = snapshot_id
+
+    async def _care(self, table: str, lake: Lake) -> None:
+        """One table and its dead letters. Trouble here costs nothing but metadata that stays longer; the next round tries again."""
+        for ident in (table, dead_table(table)):
+            try:
+                await within(lake.care.pass_once(ident), self._settings.care_deadline_ms, f"care of {ident}")
+            except FrazilError as error:
+                _LOG.info("care of %s: %s", ident, error)

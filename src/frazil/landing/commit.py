@@ -1,0 +1,63 @@
+"""Stage commit: files and progress become one snapshot (R06), then the pin follows (R18)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from frazil.catalogs.commit import Committed, Landed, Lost
+from frazil.catalogs.port import LoadedTable
+from frazil.catalogs.progress import Move, SourcePartition
+from frazil.kit.names import PartitionKey
+from frazil.landing.lake import Lake, within
+from frazil.landing.plan import Loss, describe_losses
+from frazil.landing.write import Written
+from frazil.log.pins import set_pin
+from frazil.metadata.port import MetadataStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One slice, ready to be committed on ``base``."""
+
+    base: LoadedTable
+    written: Written
+    moves: Mapping[SourcePartition, Move]
+    losses: Sequence[Loss]
+    attempt: str
+
+
+async def commit_slice(lake: Lake, work: Work) -> Committed | Lost:
+    """The slice is in the table, or somebody else moved the progress and it must be planned again.
+
+    Stays until the outcome is known (R16); may be cancelled at any time, which the next start repairs from the table.
+    Raises Refused, Missing, and Corrupt when a data file is not what was written.
+    """
+    summary = {"frazil.attempt": work.attempt}
+    if work.losses:
+        summary["frazil.loss"] = describe_losses(work.losses)
+    return await lake.committer.commit(
+        Landed(base=work.base, files=work.written.files, moves=work.moves, change=work.written.change, summary=summary)
+    )
+
+
+async def drop_orphans(lake: Lake, lost: Lost, *, deadline_ms: int) -> None:
+    """Deletes the files of a lost slice, which the committer has shown to be in no snapshot and never to be."""
+    if lost.orphans:
+        await within(lake.objects.delete(lost.orphans), deadline_ms, "deleting files of a lost slice")
+
+
+@dataclass(slots=True, kw_only=True)
+class Pinner:
+    """Keeps the table's pin: the lowest offset it still needs of each partition. May lag behind progress, never leads it (R18)."""
+
+    store: MetadataStore
+    table: str
+    last: dict[PartitionKey, int] = field(default_factory=dict)
+
+    async def pin(self, offsets: Mapping[PartitionKey, int], now_ms: int) -> None:
+        """Writes the pin when it changed. Raises RetryLater."""
+        if dict(offsets) == self.last:
+            return
+        await set_pin(self.store, self.table, dict(offsets), now_ms=now_ms)
+        self.last = dict(offsets)

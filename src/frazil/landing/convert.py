@@ -1,0 +1,128 @@
+"""Stage convert: decoded rows → the typed rows of one table, and the records that have no place in it. Pure, for the offload."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import pyarrow as pa
+
+from frazil.kit.names import PartitionKey
+from frazil.landing.columns import METADATA_NAMES, METADATA_SCHEMA, long_array, metadata_arrays
+from frazil.landing.decode import Decoded, Rows
+from frazil.schemas import Decoder
+
+BATCH_CODE_PREFIX = "batch-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """One record, or one whole batch (``last_offset`` > ``offset`` or no key), that the table cannot take, with its bytes."""
+
+    key: PartitionKey
+    topic: str
+    offset: int
+    last_offset: int
+    timestamp_ms: int
+    record_key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    code: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converted:
+    """``rows`` has the table's value columns (with additions) and, if wished, the metadata columns."""
+
+    rows: pa.Table
+    values: pa.Schema
+    """The value columns alone: what a table made for these rows starts with."""
+    letters: tuple[DeadLetter, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How a table takes values: its decoder, its value columns now (None: no table yet), and whether it has metadata columns."""
+
+    decoder: Decoder
+    columns: pa.Schema | None
+    metadata_columns: bool
+
+
+def value_columns(table: pa.Schema, *, metadata_columns: bool, only: Sequence[str] | None = None) -> pa.Schema:
+    """The columns of ``table`` that values fill: all but the metadata columns; with ``only``, just those that are declared."""
+    wanted = None if only is None else {name.lower() for name in only}
+    kept = [
+        field
+        for field in table
+        if not (metadata_columns and field.name in METADATA_NAMES) and (wanted is None or field.name.lower() in wanted)
+    ]
+    return pa.schema(kept)
+
+
+def full_schema(values: pa.Schema, *, metadata_columns: bool) -> pa.Schema:
+    """The columns of a table that holds ``values``: value columns first, metadata columns after them."""
+    return pa.schema([*values, *METADATA_SCHEMA]) if metadata_columns else values
+
+
+def convert(decoded: Decoded, shape: Shape) -> Converted:
+    """Typed rows and dead letters of one slice."""
+    rows = decoded.rows
+    result = shape.decoder.decode(rows.values, shape.columns)
+    columns = dict(zip(result.batch.schema.names, result.batch.columns, strict=True))
+    schema = result.batch.schema
+    if shape.metadata_columns:
+        extra = metadata_arrays(rows)
+        if len(result.rows) < len(rows):
+            at = long_array(result.rows)
+            extra = {name: column.take(at) for name, column in extra.items()}
+        columns.update(extra)
+        schema = full_schema(schema, metadata_columns=True)
+    table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+    letters = _record_letters(rows, [(reject.row, reject.code, reject.why) for reject in result.rejects]) + _batch_letters(decoded)
+    return Converted(rows=table, values=result.batch.schema, letters=letters)
+
+
+def _record_letters(rows: Rows, rejects: Sequence[tuple[int, str, str]]) -> tuple[DeadLetter, ...]:
+    if not rejects:
+        return ()
+    ends = list(accumulate(origin.rows for origin in rows.origins))
+    letters = []
+    for row, code, why in rejects:
+        origin = rows.origins[bisect_right(ends, row)]
+        letters.append(
+            DeadLetter(
+                key=origin.key,
+                topic=origin.topic,
+                offset=rows.offsets[row],
+                last_offset=rows.offsets[row],
+                timestamp_ms=rows.timestamps_ms[row],
+                record_key=rows.keys[row],
+                value=rows.values[row],
+                headers=rows.headers[row],
+                code=code,
+                why=why,
+            )
+        )
+    return tuple(letters)
+
+
+def _batch_letters(decoded: Decoded) -> tuple[DeadLetter, ...]:
+    return tuple(
+        DeadLetter(
+            key=bad.key,
+            topic=bad.topic,
+            offset=bad.fault.first_offset,
+            last_offset=bad.fault.last_offset,
+            timestamp_ms=-1,
+            record_key=None,
+            value=bad.fault.raw,
+            headers=(),
+            code=BATCH_CODE_PREFIX + bad.fault.code,
+            why=bad.fault.why,
+        )
+        for bad in decoded.bad_batches
+    )

@@ -1,0 +1,59 @@
+"""Numbers about what waits: from memory, for the status and for the decision to commit early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from frazil.kit.names import PartitionKey
+from frazil.landing.ledger import Ledger
+from frazil.landing.plan import PartitionState
+from frazil.log.index import LogIndex
+
+_LOOKED_AT_MAX = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What is in the log and not in the table."""
+
+    records: int
+    oldest_ms: int | None
+    """Timestamp of the first record that is not landed, over the partitions looked at; None when nothing waits."""
+    partition: int
+    """The partition with most records waiting, −1 for none."""
+
+
+def waiting(states: Iterable[PartitionState], ledger: Ledger, index: LogIndex) -> Waiting:
+    """How far behind a table is now, by the index as it is in memory."""
+    records, oldest_ms, worst, worst_records, looked = 0, None, -1, 0, 0
+    for key, start in _starts(states, ledger, index):
+        behind = index.end(key) - start
+        if behind <= 0:
+            continue
+        records += behind
+        if behind > worst_records:
+            worst, worst_records = int(key.partition), behind
+        if looked < _LOOKED_AT_MAX:
+            looked += 1
+            for ref in index.refs(key, start, bytes_max=1)[:1]:
+                oldest_ms = ref.first_timestamp_ms if oldest_ms is None else min(oldest_ms, ref.first_timestamp_ms)
+    return Waiting(records=records, oldest_ms=oldest_ms, partition=worst)
+
+
+def waiting_bytes(states: Iterable[PartitionState], ledger: Ledger, index: LogIndex, *, enough: int) -> int:
+    """Bytes in the log that are not in the table, counted until they are ``enough``."""
+    total = 0
+    for key, start in _starts(states, ledger, index):
+        if index.end(key) > start:
+            total += sum(ref.length for ref in index.refs(key, start, bytes_max=enough))
+            if total >= enough:
+                break
+    return total
+
+
+def _starts(states: Iterable[PartitionState], ledger: Ledger, index: LogIndex) -> Iterable[tuple[PartitionKey, int]]:
+    for state in states:
+        at = ledger.next_offset(state.key)
+        bounds = index.bounds(state.key)
+        yield state.key, bounds.start if at is None else max(at, bounds.start)

@@ -1,0 +1,63 @@
+"""What landing needs of one catalog: the catalog itself, its committer, the writer of data files, the care of tables."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from frazil.catalogs.care import Care, CareSettings
+from frazil.catalogs.commit import Committer
+from frazil.catalogs.port import Catalog, CatalogDeps
+from frazil.catalogs.write import FileWriter
+from frazil.kit.errors import Refused, RetryLater
+from frazil.landing.settings import LandingDeps, LandingSettings
+from frazil.objects.port import ObjectStore
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lake:
+    """One catalog with everything that works on its tables."""
+
+    name: str
+    catalog: Catalog
+    committer: Committer
+    writer: FileWriter
+    care: Care
+    objects: ObjectStore
+
+
+def open_lakes(deps: LandingDeps, settings: LandingSettings) -> dict[str, Lake]:
+    """One lake per named catalog."""
+    shared = CatalogDeps(objects=deps.objects, offload=deps.offload, clock=deps.clock, chance=deps.chance, faults=deps.faults)
+    lakes = {}
+    for name, catalog in deps.catalogs.items():
+        committer = Committer(catalog, shared)
+        care = Care(
+            committer,
+            CareSettings(
+                snapshots_keep_last=settings.snapshots_keep,
+                delete_grace_ms=settings.delete_grace_ms,
+                metadata_grace_ms=settings.metadata_grace_ms,
+            ),
+        )
+        lakes[name] = Lake(name=name, catalog=catalog, committer=committer, writer=FileWriter(shared), care=care, objects=deps.objects)
+    return lakes
+
+
+def find_lake(lakes: dict[str, Lake], name: str) -> Lake:
+    """The lake of this name. Raises Refused with the known ones."""
+    if name not in lakes:
+        raise Refused(f"no catalog {name!r}; known: {', '.join(sorted(lakes)) or 'none'}")
+    return lakes[name]
+
+
+async def within(call: Awaitable[T], deadline_ms: int, what: str) -> T:
+    """The call's result, or RetryLater when it takes longer than ``deadline_ms`` (F29)."""
+    try:
+        return await asyncio.wait_for(call, deadline_ms / 1000)
+    except TimeoutError:
+        raise RetryLater(f"{what} takes longer than {deadline_ms} ms") from None

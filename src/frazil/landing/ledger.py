@@ -1,0 +1,78 @@
+"""How far one table is in each source partition: what the table itself says (R06), and row-less ranges read beyond it.
+
+Ranges without any record (control batches, offsets that log compaction removed) are held back in memory for a while, so
+that they travel with the next rows instead of making a snapshot of their own. Forgetting them costs a second reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from frazil.catalogs.progress import Move, SourcePartition
+from frazil.kit.names import PartitionId, PartitionKey
+from frazil.landing.decode import Consumed
+from frazil.landing.plan import Loss, PartitionState
+from frazil.log.index import LogIndex
+from frazil.metadata.topics import TopicRecord
+
+
+class Ledger:
+    """Progress of one table against one log. ``source`` names the log (cluster id and incarnation)."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._table: dict[SourcePartition, int] = {}
+        self._held: dict[PartitionKey, Consumed] = {}
+        self._held_since_ms: float | None = None
+
+    def load(self, progress: Mapping[SourcePartition, int]) -> None:
+        """The table's own progress, as just read. What was held on top of another state is forgotten."""
+        for key, held in list(self._held.items()):
+            if progress.get(self._at(key)) != self._table.get(self._at(key)) or (progress.get(self._at(key)) or 0) >= held.end:
+                del self._held[key]
+        self._table = dict(progress)
+        if not self._held:
+            self._held_since_ms = None
+
+    def states(self, topics: Iterable[TopicRecord], index: LogIndex) -> list[PartitionState]:
+        """Every partition of ``topics`` as the table sees it; a new topic id has no progress (F03)."""
+        found = []
+        for topic in topics:
+            for number in range(topic.partitions):
+                key = PartitionKey(topic.topic_id, PartitionId(number))
+                found.append(PartitionState(key=key, topic=topic.name, next_offset=self.next_offset(key), bounds=index.bounds(key)))
+        return found
+
+    def next_offset(self, key: PartitionKey) -> int | None:
+        """Where reading goes on: held ranges included."""
+        held = self._held.get(key)
+        return self._table.get(self._at(key)) if held is None else held.end
+
+    def table_offset(self, key: PartitionKey) -> int | None:
+        """What the table says, and nothing else."""
+        return self._table.get(self._at(key))
+
+    def hold(self, consumed: Sequence[Consumed], now_ms: float) -> None:
+        """These ranges hold no record; they may wait."""
+        for done in consumed:
+            self._held[done.key] = done
+        if self._held and self._held_since_ms is None:
+            self._held_since_ms = now_ms
+
+    def held_too_long(self, now_ms: float, idle_ms: int) -> bool:
+        """Row-less progress has waited for ``idle_ms``."""
+        return self._held_since_ms is not None and now_ms - self._held_since_ms >= idle_ms
+
+    def moves(self, consumed: Sequence[Consumed], losses: Sequence[Loss]) -> dict[SourcePartition, Move]:
+        """The change of progress that a commit of ``consumed`` makes, with everything held and every recorded loss."""
+        ends = {loss.key: loss.end for loss in losses}
+        ends.update({key: max(held.end, ends.get(key, 0)) for key, held in self._held.items()})
+        ends.update({done.key: max(done.end, ends.get(done.key, 0)) for done in consumed})
+        return {
+            self._at(key): Move(before=self._table.get(self._at(key)), after=end)
+            for key, end in sorted(ends.items())
+            if end != self._table.get(self._at(key))
+        }
+
+    def _at(self, key: PartitionKey) -> SourcePartition:
+        return SourcePartition(source=self._source, topic_id=key.topic_id, partition=int(key.partition))

@@ -1,0 +1,84 @@
+"""The owner task of one table: steps at the commit interval, at once while behind, after a growing pause when a step fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from frazil.kit.errors import FrazilError, RetryLater
+from frazil.landing.pipeline import TablePipeline
+from frazil.landing.settings import LandingDeps, LandingSettings
+from frazil.metadata.landings import LandingSpec
+
+_LOG = logging.getLogger("frazil.landing")
+_LOOK_MS = 250
+
+
+class Owner:
+    """Runs one table's pipeline. Its failures are its own: they go to the board, and the other tables do not notice."""
+
+    def __init__(self, spec: LandingSpec, pipeline: TablePipeline, deps: LandingDeps, settings: LandingSettings) -> None:
+        self.spec = spec
+        self.pipeline = pipeline
+        self._deps = deps
+        self._settings = settings
+        self._failures = 0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until ``stop``; then one last step, so that a clean stop leaves nothing waiting that could be landed."""
+        self.pipeline.board.paused = self.spec.options.get("paused") == "true"
+        try:
+            while not stop.is_set():
+                behind = False if self.pipeline.board.paused else await self._try_step()
+                if not behind:
+                    await self._pause(stop)
+            if not self.pipeline.board.paused and not self._failures:
+                await self._try_step()
+        finally:
+            await self.pipeline.close()
+
+    async def _try_step(self) -> bool:
+        board = self.pipeline.board
+        try:
+            behind = await self.pipeline.step()
+        except FrazilError as error:
+            self._note(str(error), may_pass=isinstance(error, RetryLater))
+            return False
+        except Exception as error:  # noqa: BLE001 - the seam between tables: a bug in one must be loud there and harmless elsewhere
+            _LOG.exception("table %s, stage %s", board.table, board.stage)
+            self._note(f"{type(error).__name__}: {error}", may_pass=False)
+            return False
+        self._failures = 0
+        board.recover()
+        return behind
+
+    def _note(self, why: str, *, may_pass: bool) -> None:
+        board = self.pipeline.board
+        if why != board.error:
+            _LOG.warning("table %s, stage %s: %s", board.table, board.stage, why)
+        self._failures += 1
+        board.fail(why, may_pass=may_pass)
+
+    async def _pause(self, stop: asyncio.Event) -> None:
+        """Until the next step is due: the interval, or less when enough bytes wait; a growing pause with jitter after failures."""
+        clock, settings = self._deps.clock, self._settings
+        if self._failures:
+            exponent = min(self._failures - 1, 20)
+            pause_ms = min(settings.backoff_max_ms, settings.backoff_min_ms * 2**exponent)
+            await _sleep(stop, pause_ms * (0.5 + self._deps.chance.random()))
+            return
+        interval_ms = self.pipeline.board.interval_ms
+        # Ticks of all tables with one interval fall together, so that a bundle is read once for all its topics (R12).
+        due_ms = (clock.monotonic_ms() // interval_ms + 1) * interval_ms
+        while not stop.is_set() and (left_ms := due_ms - clock.monotonic_ms()) > 0:
+            await _sleep(stop, min(left_ms, _LOOK_MS if left_ms > 2 * _LOOK_MS else left_ms))
+            if self.pipeline.waiting_bytes(self.spec.commit_bytes) >= self.spec.commit_bytes:
+                return
+
+
+async def _sleep(stop: asyncio.Event, pause_ms: float) -> None:
+    """Sleeps, or less when ``stop`` is set."""
+    try:
+        await asyncio.wait_for(stop.wait(), max(0.0, pause_ms) / 1000)
+    except TimeoutError:
+        return

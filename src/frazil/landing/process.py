@@ -1,0 +1,157 @@
+"""The landing process: one owner task per table, and the tasks that discover tables, publish status and take care of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from frazil.kit.errors import FrazilError, RetryLater
+from frazil.kit.tasks import spawn
+from frazil.landing.care import CareKeeper
+from frazil.landing.discover import Refusal, discover
+from frazil.landing.lake import Lake, find_lake, open_lakes, within
+from frazil.landing.owner import Owner
+from frazil.landing.pipeline import TablePipeline
+from frazil.landing.settings import LandingDeps, LandingSettings
+from frazil.landing.status import REASON_CHARACTERS_MAX, StatusBook, status_of
+from frazil.landing.target import check_options
+from frazil.metadata.landings import LandingSpec, LandingStatus, list_landings
+
+_LOG = logging.getLogger("frazil.landing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    owner: Owner
+    lake: Lake
+    stop: asyncio.Event
+    task: asyncio.Task[None]
+
+
+class Landing:
+    """Lands every table until ``stop``. ``run`` raises only for a bug in the process itself, never for one table's trouble."""
+
+    def __init__(self, deps: LandingDeps, settings: LandingSettings) -> None:
+        self._deps = deps
+        self._settings = settings
+        self._lakes = open_lakes(deps, settings)
+        self._book = StatusBook(store=deps.store, interval_ms=settings.status_interval_ms)
+        self._owners: dict[str, _Running] = {}
+        self._refused: dict[str, LandingStatus] = {}
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """Asks for a clean end."""
+        self._stop.set()
+
+    def statuses(self) -> tuple[LandingStatus, ...]:
+        """How every table is doing now, in order of table name."""
+        found = dict(self._refused)
+        for table, running in self._owners.items():
+            running.owner.pipeline.look()
+            found[table] = status_of(
+                running.owner.pipeline.board,
+                now_ms=self._deps.clock.now_ms(),
+                monotonic_ms=self._deps.clock.monotonic_ms(),
+                trouble=running.lake.committer.trouble(table),
+            )
+        return tuple(found[table] for table in sorted(found))
+
+    async def run(self) -> None:
+        """Discovers, lands, reports; returns after ``stop``, when each table had up to ``stop_ms`` for its last commit."""
+        beside = [
+            spawn("landing status", self._report()),
+            spawn("landing care", CareKeeper(self._settings).run(self._cared_for)),
+        ]
+        try:
+            while not self._stop.is_set():
+                await self._discover()
+                self._check_tasks(beside)
+                await self._wait()
+            await self._end_owners(list(self._owners.values()))
+        finally:
+            for task in (*beside, *(running.task for running in self._owners.values())):
+                task.cancel()
+            await asyncio.gather(*beside, *(running.task for running in self._owners.values()), return_exceptions=True)
+        await self._publish()
+
+    async def _discover(self) -> None:
+        """Starts owners for new tables, ends those that are no longer wanted or wanted otherwise."""
+        deadline_ms = self._settings.call_deadline_ms
+        try:
+            specs = await within(list_landings(self._deps.store), deadline_ms, "listing landings")
+            await within(self._deps.topics.refresh(), deadline_ms, "reading topics")
+        except FrazilError as error:
+            _LOG.warning("discover: %s", error)
+            return
+        names = [topic.name for topic in self._deps.topics.all()]
+        found = discover(specs, names, self._settings.auto, interval_ms=self._settings.commit_interval_ms)
+        self._refused = {refusal.table: self._refusal(refusal) for refusal in found.refusals}
+        wanted = {spec.table: spec for spec in found.specs}
+        outdated = [table for table, running in self._owners.items() if wanted.get(table) != running.owner.spec]
+        await self._end_owners([self._owners.pop(table) for table in outdated])
+        for table, spec in wanted.items():
+            if table not in self._owners:
+                self._start(spec)
+
+    def _start(self, spec: LandingSpec) -> None:
+        try:
+            check_options(spec)
+            lake = find_lake(self._lakes, spec.options.get("catalog", self._settings.catalog))
+            pipeline = TablePipeline(spec, lake, self._deps, self._settings)
+        except FrazilError as error:
+            self._refused[spec.table] = self._refusal(Refusal(table=spec.table, topics=spec.topics, why=str(error)))
+            return
+        owner = Owner(spec, pipeline, self._deps, self._settings)
+        stop = asyncio.Event()
+        self._owners[spec.table] = _Running(owner=owner, lake=lake, stop=stop, task=spawn(f"land {spec.table}", owner.run(stop)))
+
+    async def _end_owners(self, ending: list[_Running]) -> None:
+        """A clean end for these tables, together, in bounded time; then they are abandoned, which is safe."""
+        for running in ending:
+            running.stop.set()
+        if ending:
+            await asyncio.wait([running.task for running in ending], timeout=self._settings.stop_ms / 1000)
+        for running in ending:
+            running.task.cancel()
+        ends = await asyncio.gather(*(running.task for running in ending), return_exceptions=True)
+        for end in ends:
+            if isinstance(end, BaseException) and not isinstance(end, asyncio.CancelledError):
+                raise end
+
+    def _check_tasks(self, beside: list[asyncio.Task[None]]) -> None:
+        """A task that ended although nobody asked for it is a bug: its exception ends the process, loudly."""
+        for task in (*beside, *(running.task for running in self._owners.values())):
+            if task.done():
+                task.result()
+
+    async def _wait(self) -> None:
+        try:
+            await asyncio.wait_for(self._stop.wait(), self._settings.discover_interval_ms / 1000)
+        except TimeoutError:
+            return
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.status_interval_ms / 1000)
+            await self._publish()
+
+    async def _publish(self) -> None:
+        try:
+            await within(self._book.publish(self.statuses()), self._settings.call_deadline_ms, "writing status")
+        except RetryLater as error:
+            _LOG.warning("status: %s", error)
+
+    def _cared_for(self) -> dict[str, tuple[Lake, int]]:
+        return {table: (running.lake, running.owner.pipeline.board.snapshot_id) for table, running in self._owners.items()}
+
+    def _refusal(self, refusal: Refusal) -> LandingStatus:
+        return LandingStatus(
+            table=refusal.table,
+            state="failed",
+            stage="discover",
+            reason=refusal.why[:REASON_CHARACTERS_MAX],
+            topic=",".join(refusal.topics),
+            updated_ms=self._deps.clock.now_ms(),
+        )

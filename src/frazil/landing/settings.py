@@ -1,0 +1,75 @@
+"""What landing works with and how it behaves: components and numbers, both given by ``assembly``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from frazil.catalogs.port import Catalog
+from frazil.kit.chance import Chance
+from frazil.kit.clock import Clock
+from frazil.kit.faultpoints import FaultPoints
+from frazil.kit.tasks import Offload
+from frazil.landing.discover import AutoLanding
+from frazil.log.index import LogIndex
+from frazil.log.read import LogReader
+from frazil.metadata.port import MetadataStore
+from frazil.metadata.topics import Topics
+from frazil.objects.port import ObjectStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingDeps:
+    """Components. ``catalogs`` by the name that a spec's option ``catalog`` uses; ``objects`` holds the tables' files.
+
+    ``source`` identifies the log: cluster id and incarnation (R22, F03).
+    """
+
+    store: MetadataStore
+    topics: Topics
+    index: LogIndex
+    reader: LogReader
+    objects: ObjectStore
+    catalogs: Mapping[str, Catalog]
+    source: str
+    clock: Clock
+    chance: Chance
+    offload: Offload
+    faults: FaultPoints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingSettings:
+    """Numbers. Times in milliseconds, sizes in bytes."""
+
+    auto: AutoLanding | None = field(default_factory=AutoLanding)
+    """How topics without a spec land; None: not at all."""
+    catalog: str = "default"
+    commit_interval_ms: int = 5_000
+    """Time between two commits of an automatic table; a spec has its own."""
+    commit_interval_min_ms: int = 1_000
+    """No table commits more often than this, whatever its spec says."""
+    slice_bytes_max: int = 64 * 1024 * 1024
+    """Bytes read for one commit, and uncompressed value bytes held for it: bounds the memory of one table."""
+    slice_rows_max: int = 2_000_000
+    batch_bytes_max: int = 128 * 1024 * 1024
+    """A single batch may not decompress to more."""
+    progress_idle_ms: int = 60_000
+    """How long progress without rows may wait for rows to travel with (R06)."""
+    call_deadline_ms: int = 30_000
+    """Deadline of one catalog or object call outside the committer, which has its own (F29)."""
+    read_patience_ms: int = 2_000
+    """A joint read that takes longer is split by partition, so that one slow object holds up nobody else (F30)."""
+    backoff_min_ms: int = 250
+    backoff_max_ms: int = 30_000
+    discover_interval_ms: int = 1_000
+    status_interval_ms: int = 1_000
+    care_interval_ms: int = 60_000
+    care_deadline_ms: int = 120_000
+    damage_reads: int = 5
+    """How often a batch with a wrong checksum is read again before it becomes a dead letter."""
+    stop_ms: int = 10_000
+    """How long a clean stop may take for a last commit."""
+    snapshots_keep: int = 100
+    delete_grace_ms: int = 24 * 3600 * 1000
+    metadata_grace_ms: int = 600_000

@@ -1,0 +1,163 @@
+"""How each table is doing: the stage it is in, how far behind, and who is to blame when it does not move (LOUD).
+
+| state   | when                                                                                       |
+|---------|--------------------------------------------------------------------------------------------|
+| running | records are waiting or were landed lately, and nothing is overdue                          |
+| idle    | everything is landed                                                                       |
+| stalled | the last step met trouble that may pass, or nothing was committed for two intervals though records wait |
+| failed  | the last step ended with an error that will not pass by itself, or a partition cannot be read |
+| paused  | the spec's option ``paused`` is ``true``                                                   |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from frazil.landing.decode import BadPartition
+from frazil.landing.plan import Loss, describe_losses
+from frazil.metadata.landings import LandingStatus, put_status
+from frazil.metadata.port import MetadataStore
+
+REASON_CHARACTERS_MAX = 500
+LOSSES_MAX = 5
+_REFRESH_INTERVALS = 5
+
+
+@dataclass(slots=True, kw_only=True)
+class Board:
+    """What one table's owner task knows about itself; it alone writes here, ``status_of`` reads."""
+
+    table: str
+    interval_ms: int
+    topics: tuple[str, ...] = ()
+    stage: str = "discover"
+    stage_since_ms: float = 0.0
+    error: str = ""
+    error_may_pass: bool = False
+    paused: bool = False
+    bad_partitions: tuple[BadPartition, ...] = ()
+    losses: tuple[str, ...] = ()
+    lag_records: int = 0
+    freshness_ms: int = 0
+    waiting_partition: int = -1
+    """The partition that is furthest behind."""
+    waiting_since_ms: float | None = None
+    """Monotonic time since which records wait without any commit."""
+    rows_landed: int = 0
+    rows_rejected: int = 0
+    last_commit_ms: int = 0
+    commit_took_ms: int = 0
+    snapshot_id: int = 0
+
+    def note_commit(self, snapshot_id: int, *, rows: int, rejected: int) -> None:
+        """A slice is in the table."""
+        self.snapshot_id = snapshot_id
+        self.rows_landed += rows
+        self.rows_rejected += rejected
+        self.waiting_since_ms = None
+
+    def note_times(self, now_ms: int, *, took_ms: int, losses: Sequence[Loss]) -> None:
+        """When a slice was committed, how long the commit took, and what retention had removed before it could be landed."""
+        self.last_commit_ms, self.commit_took_ms = now_ms, took_ms
+        if losses:
+            self.losses = (*self.losses, f"lost to retention: {describe_losses(losses)}")[-LOSSES_MAX:]
+
+    def enter(self, stage: str, now_ms: float) -> None:
+        """The owner begins ``stage``."""
+        if stage != self.stage:
+            self.stage, self.stage_since_ms = stage, now_ms
+
+    def fail(self, error: str, *, may_pass: bool) -> None:
+        """The step ended with ``error`` in the stage entered last."""
+        self.error, self.error_may_pass = error[:REASON_CHARACTERS_MAX], may_pass
+
+    def recover(self) -> None:
+        """The step ended well."""
+        self.error = ""
+
+    def see_lag(self, lag_records: int, now_ms: float) -> None:
+        """Records wait now, or none does."""
+        self.lag_records = lag_records
+        if lag_records == 0:
+            self.waiting_since_ms = None
+        elif self.waiting_since_ms is None:
+            self.waiting_since_ms = now_ms
+
+    def overdue(self, now_ms: float) -> bool:
+        """Records have waited for two intervals with no commit."""
+        return self.waiting_since_ms is not None and now_ms - self.waiting_since_ms > 2 * self.interval_ms
+
+
+def status_of(board: Board, *, now_ms: int, monotonic_ms: float, trouble: str | None) -> LandingStatus:
+    """The record to publish. ``trouble`` is what the committer says about an undecided commit."""
+    state, stage, reason = _verdict(board, monotonic_ms, trouble)
+    topic, partition = "", -1
+    if not board.error and board.bad_partitions:
+        topic, partition = board.bad_partitions[0].topic, int(board.bad_partitions[0].key.partition)
+    elif state in ("failed", "stalled"):
+        topic, partition = ",".join(board.topics)[:REASON_CHARACTERS_MAX], board.waiting_partition
+    return LandingStatus(
+        table=board.table,
+        state=state,
+        stage=stage,
+        reason=reason,
+        topic=topic,
+        partition=partition,
+        freshness_ms=board.freshness_ms,
+        behind_records=board.lag_records,
+        rows_landed=board.rows_landed,
+        rows_rejected=board.rows_rejected,
+        updated_ms=now_ms,
+        last_commit_ms=board.last_commit_ms,
+        snapshot_id=board.snapshot_id,
+    )
+
+
+def _verdict(board: Board, monotonic_ms: float, trouble: str | None) -> tuple[str, str, str]:
+    """State, stage, reason."""
+    if board.paused:
+        return "paused", "", "option paused"
+    if board.error:
+        return ("stalled" if board.error_may_pass else "failed"), board.stage, board.error
+    if board.bad_partitions:
+        worst = board.bad_partitions[0]
+        more = f" (and {len(board.bad_partitions) - 1} more partitions)" if len(board.bad_partitions) > 1 else ""
+        return "failed", worst.stage, worst.why[: REASON_CHARACTERS_MAX - len(more)] + more
+    if trouble is not None and board.overdue(monotonic_ms):
+        return "stalled", "commit", trouble[:REASON_CHARACTERS_MAX]
+    if board.overdue(monotonic_ms):
+        return "stalled", board.stage, f"records wait, nothing was committed for two intervals, stage {board.stage} is not done"
+    note = "; ".join(board.losses)[:REASON_CHARACTERS_MAX]
+    return ("idle" if board.lag_records == 0 else "running"), "", note
+
+
+@dataclass(slots=True, kw_only=True)
+class StatusBook:
+    """Publishes statuses: at once when a state changes, otherwise when numbers changed and a few intervals have passed."""
+
+    store: MetadataStore
+    interval_ms: int
+    written: dict[str, LandingStatus] = field(default_factory=dict)
+
+    async def publish(self, statuses: Sequence[LandingStatus]) -> None:
+        """Writes what is worth writing. Raises RetryLater."""
+        for status in statuses:
+            last = self.written.get(status.table)
+            if last is not None and not self._worth(last, status):
+                continue
+            await put_status(self.store, status)
+            self.written[status.table] = status
+
+    def _worth(self, last: LandingStatus, status: LandingStatus) -> bool:
+        if (last.state, last.stage, last.reason, last.topic, last.partition) != (
+            status.state,
+            status.stage,
+            status.reason,
+            status.topic,
+            status.partition,
+        ):
+            return True
+        changed = replace(last, updated_ms=0) != replace(status, updated_ms=0)
+        due = status.updated_ms - last.updated_ms >= _REFRESH_INTERVALS * self.interval_ms
+        return (changed and (due or last.snapshot_id != status.snapshot_id)) or status.updated_ms - last.updated_ms >= 60_000

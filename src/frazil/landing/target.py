@@ -1,0 +1,109 @@
+"""The table of one landing in its catalog: found, created, recognised again, and how it wants its values."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from frazil.catalogs.port import CreateTable, LoadedTable
+from frazil.catalogs.schema import arrow_schema
+from frazil.kit.errors import Conflict, Missing, Refused
+from frazil.landing.columns import METADATA_NAMES
+from frazil.landing.convert import Shape, full_schema, value_columns
+from frazil.landing.lake import Lake, within
+from frazil.landing.settings import LandingDeps, LandingSettings
+from frazil.metadata.landedtables import get_table_uuid, put_table_uuid
+from frazil.metadata.landings import LandingSpec
+from frazil.schemas import DecodeOptions, decoder_for, parse_columns
+
+OPTIONS = ("catalog", "paused", "recreated")
+
+
+class Target:
+    """One spec's table. Knows its uuid, so that another table of the same name is never taken for it (F58)."""
+
+    def __init__(self, spec: LandingSpec, lake: Lake, deps: LandingDeps, settings: LandingSettings) -> None:
+        self.spec = spec
+        self._lake = lake
+        self._deps = deps
+        self._deadline_ms = settings.call_deadline_ms
+        self._uuid: str | None = None
+        self._asked_uuid = False
+        reserved = METADATA_NAMES if spec.metadata_columns else frozenset[str]()
+        declared = parse_columns(spec.columns, reserved=reserved) if spec.columns else None
+        self._declared = None if declared is None else declared.names
+        options = DecodeOptions(reserved=reserved, null_value_rows=spec.metadata_columns)
+        self._decoder = decoder_for(spec.value, declared, options)
+
+    async def load(self) -> LoadedTable | None:
+        """The table as it is now, None when it was never there. Raises Refused when it was dropped or exchanged."""
+        if not self._asked_uuid:
+            self._uuid = await get_table_uuid(self._deps.store, self.spec.table)
+            self._asked_uuid = True
+        try:
+            table = await within(self._lake.catalog.load(self.spec.table), self._deadline_ms, "loading the table")
+        except Missing:
+            if self._uuid is None or self._accepts_another:
+                return None
+            raise Refused(f"table {self.spec.table} is gone ({self._uuid}); {_WAYS}") from None
+        await self._recognise(table)
+        return table
+
+    async def create_declared(self) -> LoadedTable | None:
+        """Makes the table when its columns are known before any record is."""
+        known = self._decoder.schema
+        return None if known is None or not len(known) else await self.create(known)
+
+    async def create(self, values: pa.Schema) -> LoadedTable:
+        """Makes the table, or takes the one somebody made meanwhile."""
+        schema = full_schema(values, metadata_columns=self.spec.metadata_columns)
+        properties = {"frazil.source": self._deps.source, "frazil.topics": ",".join(self.spec.topics)}
+        try:
+            call = self._lake.catalog.create(self.spec.table, CreateTable(schema=schema, properties=properties))
+            table = await within(call, self._deadline_ms, "creating the table")
+        except Conflict:
+            table = await within(self._lake.catalog.load(self.spec.table), self._deadline_ms, "loading the table")
+        await self._recognise(table)
+        return table
+
+    def shape(self, table: LoadedTable | None) -> Shape:
+        """How values are decoded for the table as it is. Raises Refused when declared columns are not in it."""
+        with_metadata = self.spec.metadata_columns
+        if table is None:
+            return Shape(decoder=self._decoder, columns=None, metadata_columns=with_metadata)
+        only = self._declared if self._declared is not None else self._fixed_names()
+        columns = value_columns(arrow_schema(table), metadata_columns=with_metadata, only=only)
+        if only is not None:
+            have = {name.lower() for name in columns.names}
+            missing = [name for name in only if name.lower() not in have]
+            if missing:
+                raise Refused(
+                    f"table {self.spec.table} has no column {', '.join(missing)}: add it, or leave it out of the landing's columns"
+                )
+        return Shape(decoder=self._decoder, columns=columns, metadata_columns=with_metadata)
+
+    def _fixed_names(self) -> list[str] | None:
+        """The columns of a decoder that has its own (raw); None when they are inferred."""
+        known = self._decoder.schema
+        return None if known is None or not len(known) else known.names
+
+    @property
+    def _accepts_another(self) -> bool:
+        return self.spec.options.get("recreated") == "fill"
+
+    async def _recognise(self, table: LoadedTable) -> None:
+        if table.uuid == self._uuid:
+            return
+        if self._uuid is not None and not self._accepts_another:
+            raise Refused(f"table {self.spec.table} was made anew ({self._uuid} is now {table.uuid}); {_WAYS}")
+        await put_table_uuid(self._deps.store, self.spec.table, table.uuid)
+        self._uuid = table.uuid
+
+
+_WAYS = "set the landing's option recreated=fill to fill a new table from the log start, or bring the old one back"
+
+
+def check_options(spec: LandingSpec) -> None:
+    """Raises Refused for an option that landing does not know."""
+    for name in spec.options:
+        if name not in OPTIONS:
+            raise Refused(f"landing {spec.table}: unknown option {name!r}; known: {', '.join(OPTIONS)}")
