@@ -85,6 +85,7 @@ CASES = {
     "codec-xerial": [batch(100, rows(20, 30), 5)],
     "gaps-inside-and-between": [batch(10, rows(3), deltas=[0, 4, 9], last=12), batch(40, rows(2)), batch(42, rows(1), last=5)],
     "index-interval": [batch(3 * i, rows(3)) for i in range(80)],
+    "index-interval-counts-records-not-offsets": [batch(200 * i, rows(3), last=199) for i in range(40)],
     "index-interval-exact": [batch(0, rows(99)), batch(99, rows(1)), batch(100, rows(100)), batch(200, rows(1)), batch(201, rows(1))],
     "offsets-of-19-digits": [batch(9_000_000_000_000_000_000, rows(2)), batch(9_223_372_036_854_775_800, rows(8))],
     "transaction-with-marker": [batch(0, rows(2), 0, 0x10, (4001, 7, 0)), batch(2, MARKER, 0, 0x30, (4001, 7, -1))],
