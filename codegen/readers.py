@@ -80,7 +80,7 @@ class ReaderWriter:
         with out.block(f"if {n} < 0 or end > limit:"):
             out.add(f"raise bad_length({n}, limit - pos)")
         cut = "buf[pos:end]"
-        value = {"string": f'str({cut}, "utf-8")', "bytes": f"bytes({cut})", "records": cut}[field.type]
+        value = {"string": f"{cut}.tobytes().decode()", "bytes": f"{cut}.tobytes()", "records": cut}[field.type]
         out.add(f"m.{field.name} = {value}", "pos = end")
 
     def _array(self, field: Field) -> None:
@@ -112,7 +112,7 @@ class ReaderWriter:
 
     def _element(self, field: Field) -> None:
         if field.type == "uuid":
-            self._out.add("item = bytes(buf[pos : pos + 16])", "pos += 16")
+            self._out.add("item = buf[pos : pos + 16].tobytes()", "pos += 16")
         elif field.type == "string":
             self._out.add(f"item, pos = {'read_compact_string' if self._flexible else 'read_string'}(buf, pos, limit)")
         elif field.is_struct:

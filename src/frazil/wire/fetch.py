@@ -26,21 +26,22 @@ from frazil.wire.layout import (
 FETCH_VERSIONS = range(4, 13)
 """Versions served here; from v13 on topics are named by id, and only the generated codec serves."""
 _FLEXIBLE_FROM = 12
-_new = object.__new__
 _HEAD_V4 = Struct(">iiiib")
 _HEAD_V7 = Struct(">iiiibii")
 # partition, current leader epoch (v9+), fetch offset, last fetched epoch (v12), log start offset (v5+), partition max bytes
 _PARTITION = {4: Struct(">iqi"), 5: Struct(">iqqi"), 9: Struct(">iiqqi")}
-_PARTITION_V12 = Struct(">iiqiqi")
+_PARTITION_V12 = Struct(">iiqiqiB")
 _read_i = Struct(">i").unpack_from
 _write_i = Struct(">i").pack
 _write_h = Struct(">h").pack
 _write_qq = Struct(">qq").pack
+_NONE = b"\xff\xff\xff\xff"
+"""Minus one as an int32: a null array, no replica."""
 _ANSWER = {4: Struct(">ihqq").pack, 5: Struct(">ihqqq").pack}
 
 
 class FetchPartition(Message):
-    """Where to read one partition from, and at most how many bytes."""
+    """Where to read one partition from, and at most how many bytes; in the wire order of v12."""
 
     __slots__ = ("current_leader_epoch", "fetch_offset", "index", "last_fetched_epoch", "log_start_offset", "partition_bytes_max")
     index: int
@@ -142,7 +143,7 @@ def _read_call(version: int, frame: memoryview, pos: int, limit: int) -> tuple[F
     flexible = version >= _FLEXIBLE_FROM
     at = "replica_id"
     try:
-        call = _new(FetchCall)
+        call = FetchCall()
         call.forgotten, call.rack_id, call.session_id, call.session_epoch = [], "", 0, -1
         if version >= 7:
             head: tuple[int, ...] = _HEAD_V7.unpack_from(frame, pos)
@@ -188,20 +189,20 @@ def _read_topics(version: int, frame: memoryview, pos: int, limit: int) -> tuple
     topics = []
     count, pos = _count(frame, pos, limit, smallest=6, flexible=False)
     for _ in range(count):
-        topic = _new(FetchTopic)
+        topic = FetchTopic()
         topic.name, pos = read_string(frame, pos, limit)
         n, pos = _count(frame, pos, limit, smallest=layout.size, flexible=False)
         end = pos + n * layout.size
         topic.partitions = partitions = []
-        for values in layout.iter_unpack(frame[pos:end]):
-            p = _new(FetchPartition)
-            p.index, p.current_leader_epoch, p.last_fetched_epoch, p.log_start_offset = values[0], -1, -1, -1
+        for row in layout.iter_unpack(frame[pos:end]):
+            p = FetchPartition()
+            p.current_leader_epoch = p.last_fetched_epoch = p.log_start_offset = -1
             if version >= 9:
-                p.current_leader_epoch, p.fetch_offset, p.log_start_offset, p.partition_bytes_max = values[1:]
+                p.index, p.current_leader_epoch, p.fetch_offset, p.log_start_offset, p.partition_bytes_max = row
             elif version >= 5:
-                p.fetch_offset, p.log_start_offset, p.partition_bytes_max = values[1:]
+                p.index, p.fetch_offset, p.log_start_offset, p.partition_bytes_max = row
             else:
-                p.fetch_offset, p.partition_bytes_max = values[1:]
+                p.index, p.fetch_offset, p.partition_bytes_max = row
             partitions.append(p)
         pos = end
         topics.append(topic)
@@ -209,31 +210,44 @@ def _read_topics(version: int, frame: memoryview, pos: int, limit: int) -> tuple
 
 
 def _read_topics_v12(frame: memoryview, pos: int, limit: int) -> tuple[list[FetchTopic], int]:
-    read, size = _PARTITION_V12.unpack_from, _PARTITION_V12.size
     topics = []
     count, pos = _count(frame, pos, limit, smallest=3, flexible=True)
     for _ in range(count):
-        topic = _new(FetchTopic)
+        topic = FetchTopic()
         topic.name, pos = read_compact_string(frame, pos, limit)
-        n, pos = _count(frame, pos, limit, smallest=size + 1, flexible=True)
-        topic.partitions = partitions = []
-        for _ in range(n):
-            p = _new(FetchPartition)
-            p.index, p.current_leader_epoch, p.fetch_offset, *rest = read(frame, pos)
-            p.last_fetched_epoch, p.log_start_offset, p.partition_bytes_max = rest
-            pos += size
-            pos = pos + 1 if frame[pos] == 0 else skip_tags(frame, pos, limit)
-            partitions.append(p)
+        n, pos = _count(frame, pos, limit, smallest=_PARTITION_V12.size, flexible=True)
+        topic.partitions, pos = _read_partitions_v12(frame, pos, limit, n)
         pos = pos + 1 if frame[pos] == 0 else skip_tags(frame, pos, limit)
         topics.append(topic)
     return topics, pos
+
+
+def _read_partitions_v12(frame: memoryview, pos: int, limit: int, count: int) -> tuple[list[FetchPartition], int]:
+    size = _PARTITION_V12.size
+    partitions = []
+    # A partition's last byte counts its tags. While it is zero the next partition begins one stride on.
+    for row in _PARTITION_V12.iter_unpack(frame[pos : pos + count * size]):
+        p = FetchPartition()
+        (p.index, p.current_leader_epoch, p.fetch_offset, p.last_fetched_epoch, p.log_start_offset, p.partition_bytes_max, tags) = row
+        partitions.append(p)
+        pos += size
+        if tags:
+            pos = skip_tags(frame, pos - 1, limit)
+            break
+    while len(partitions) < count:
+        p = FetchPartition()
+        row = _PARTITION_V12.unpack_from(frame, pos)
+        (p.index, p.current_leader_epoch, p.fetch_offset, p.last_fetched_epoch, p.log_start_offset, p.partition_bytes_max, _) = row
+        partitions.append(p)
+        pos = skip_tags(frame, pos + size - 1, limit)
+    return partitions, pos
 
 
 def _read_forgotten(frame: memoryview, pos: int, limit: int, *, flexible: bool) -> tuple[list[ForgottenTopic], int]:
     topics = []
     count, pos = _count(frame, pos, limit, smallest=3 if flexible else 6, flexible=flexible)
     for _ in range(count):
-        topic = _new(ForgottenTopic)
+        topic = ForgottenTopic()
         topic.name, pos = read_compact_string(frame, pos, limit) if flexible else read_string(frame, pos, limit)
         n, pos = _count(frame, pos, limit, smallest=4, flexible=flexible)
         topic.partitions = list(unpack_from(f">{n}i", frame, pos))
@@ -296,13 +310,12 @@ def _partition_head(version: int, p: FetchedPartition) -> bytes:
         head = _ANSWER[5](p.index, p.error_code, p.high_watermark, p.last_stable_offset, p.log_start_offset)
     else:
         head = _ANSWER[4](p.index, p.error_code, p.high_watermark, p.last_stable_offset)
-    if p.aborted is None:
-        head += b"\0" if flexible else b"\xff\xff\xff\xff"
-    else:
-        head += _length(len(p.aborted), flexible=flexible)
-        tail = b"\0" if flexible else b""
-        for gone in p.aborted:
-            head += _write_qq(gone.producer_id, gone.first_offset) + tail
+    head += (b"\0" if flexible else _NONE) if p.aborted is None else _aborted(p.aborted, flexible=flexible)
     if version >= 11:
-        head += b"\xff\xff\xff\xff"  # no preferred read replica: any broker reads any partition
+        head += _NONE  # no preferred read replica: any broker reads any partition
     return head + _length(len(p.records), flexible=flexible)
+
+
+def _aborted(ranges: Sequence[AbortedRange], *, flexible: bool) -> bytes:
+    tail = b"\0" if flexible else b""
+    return _length(len(ranges), flexible=flexible) + b"".join(_write_qq(gone.producer_id, gone.first_offset) + tail for gone in ranges)

@@ -71,7 +71,7 @@ def _client_id(frame: memoryview, pos: int, limit: int) -> tuple[str | None, int
         return None, pos
     if n < 0 or pos + n > limit:
         raise bad_length(n, limit - pos)
-    return str(frame[pos : pos + n], "utf-8"), pos + n
+    return frame[pos : pos + n].tobytes().decode(), pos + n
 
 
 def encode_request_frame(header: RequestHeader, body: bytes) -> bytes:

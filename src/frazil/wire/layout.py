@@ -27,6 +27,7 @@ Put: TypeAlias = Callable[[Blob], None]
 
 FAULTS = (IndexError, ValueError, struct.error)
 """What a reader may meet in bad bytes: past the end, a refused length (or broken UTF-8), too few bytes for a fixed field."""
+_read_length = struct.Struct(">h").unpack_from
 UUID_ZERO = bytes(16)
 UVARINTS = tuple(bytes((n,)) for n in range(128))
 """The one-byte forms, which nearly all lengths are."""
@@ -151,20 +152,23 @@ def write_uvarint(value: int) -> bytes:
 
 def read_string(buf: memoryview, pos: int, limit: int) -> tuple[str, int]:
     """A string behind an int16 length."""
-    n = int.from_bytes(buf[pos : pos + 2], "big", signed=True)
+    (n,) = _read_length(buf, pos)
     end = pos + 2 + n
     if n < 0 or end > limit:
         raise bad_length(n, limit - pos - 2)
-    return str(buf[pos + 2 : end], "utf-8"), end
+    return buf[pos + 2 : end].tobytes().decode(), end
 
 
 def read_compact_string(buf: memoryview, pos: int, limit: int) -> tuple[str, int]:
     """A string behind an unsigned varint of its length plus one."""
-    n, pos = read_uvarint(buf, pos)
+    n = buf[pos]
+    pos += 1
+    if n > 127:
+        n, pos = read_uvarint(buf, pos - 1)
     end = pos + n - 1
     if n < 1 or end > limit:
         raise bad_length(n - 1, limit - pos)
-    return str(buf[pos:end], "utf-8"), end
+    return buf[pos:end].tobytes().decode(), end
 
 
 def read_compact_nullable_string(buf: memoryview, pos: int, limit: int) -> tuple[str | None, int]:
@@ -175,7 +179,7 @@ def read_compact_nullable_string(buf: memoryview, pos: int, limit: int) -> tuple
     end = pos + n - 1
     if end > limit:
         raise bad_length(n - 1, limit - pos)
-    return str(buf[pos:end], "utf-8"), end
+    return buf[pos:end].tobytes().decode(), end
 
 
 def skip_tags(buf: memoryview, pos: int, limit: int) -> int:

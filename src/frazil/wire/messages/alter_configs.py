@@ -136,7 +136,7 @@ def _read_alterable_config_v0(buf: memoryview, pos: int, limit: int) -> tuple[Al
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "value"
         (n2,) = _read_h(buf, pos)
@@ -147,7 +147,7 @@ def _read_alterable_config_v0(buf: memoryview, pos: int, limit: int) -> tuple[Al
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.value = str(buf[pos:end], "utf-8")
+            m.value = buf[pos:end].tobytes().decode()
             pos = end
         return m, pos
     except FAULTS as fault:
@@ -167,7 +167,7 @@ def _read_alterable_config_v2(buf: memoryview, pos: int, limit: int) -> tuple[Al
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "value"
         n2 = buf[pos]
@@ -181,7 +181,7 @@ def _read_alterable_config_v2(buf: memoryview, pos: int, limit: int) -> tuple[Al
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.value = str(buf[pos:end], "utf-8")
+            m.value = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -204,7 +204,7 @@ def _read_alter_configs_resource_v0(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.resource_name = str(buf[pos:end], "utf-8")
+        m.resource_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "configs"
         (n2,) = _read_i(buf, pos)
@@ -235,7 +235,7 @@ def _read_alter_configs_resource_v2(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.resource_name = str(buf[pos:end], "utf-8")
+        m.resource_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "configs"
         n2 = buf[pos]
@@ -407,7 +407,7 @@ def _read_alter_configs_resource_response_v0(buf: memoryview, pos: int, limit: i
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "resource_type"
         (m.resource_type, n2) = _read_bh(buf, pos)
@@ -416,7 +416,7 @@ def _read_alter_configs_resource_response_v0(buf: memoryview, pos: int, limit: i
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.resource_name = str(buf[pos:end], "utf-8")
+        m.resource_name = buf[pos:end].tobytes().decode()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -440,7 +440,7 @@ def _read_alter_configs_resource_response_v2(buf: memoryview, pos: int, limit: i
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "resource_type"
         (m.resource_type, n2) = _read_bB(buf, pos)
@@ -452,7 +452,7 @@ def _read_alter_configs_resource_response_v2(buf: memoryview, pos: int, limit: i
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.resource_name = str(buf[pos:end], "utf-8")
+        m.resource_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "tags"
         n = buf[pos]

@@ -166,7 +166,7 @@ def _read_api_versions_request_v3(buf: memoryview, pos: int, limit: int) -> tupl
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.client_software_name = str(buf[pos:end], "utf-8")
+        m.client_software_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "client_software_version"
         n2 = buf[pos]
@@ -177,7 +177,7 @@ def _read_api_versions_request_v3(buf: memoryview, pos: int, limit: int) -> tupl
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.client_software_version = str(buf[pos:end], "utf-8")
+        m.client_software_version = buf[pos:end].tobytes().decode()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -265,7 +265,7 @@ def _read_supported_feature_key_v3(buf: memoryview, pos: int, limit: int) -> tup
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "min_version"
         (m.min_version, m.max_version, n) = _read_hhB(buf, pos)
@@ -291,7 +291,7 @@ def _read_finalized_feature_key_v3(buf: memoryview, pos: int, limit: int) -> tup
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "max_version_level"
         (m.max_version_level, m.min_version_level, n) = _read_hhB(buf, pos)

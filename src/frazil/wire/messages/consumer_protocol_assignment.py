@@ -62,7 +62,7 @@ def _read_topic_partition_v0(buf: memoryview, pos: int, limit: int) -> tuple[Top
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -99,7 +99,7 @@ def _read_consumer_protocol_assignment_v0(buf: memoryview, pos: int, limit: int)
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.user_data = bytes(buf[pos:end])
+            m.user_data = buf[pos:end].tobytes()
             pos = end
         return m, pos
     except FAULTS as fault:

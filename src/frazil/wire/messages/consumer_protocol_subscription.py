@@ -74,7 +74,7 @@ def _read_topic_partition_v1(buf: memoryview, pos: int, limit: int) -> tuple[Top
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -114,7 +114,7 @@ def _read_consumer_protocol_subscription_v0(buf: memoryview, pos: int, limit: in
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.user_data = bytes(buf[pos:end])
+            m.user_data = buf[pos:end].tobytes()
             pos = end
         return m, pos
     except FAULTS as fault:
@@ -146,7 +146,7 @@ def _read_consumer_protocol_subscription_v1(buf: memoryview, pos: int, limit: in
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.user_data = bytes(buf[pos:end])
+            m.user_data = buf[pos:end].tobytes()
             pos = end
         at = "owned_partitions"
         (n4,) = _read_i(buf, pos)
@@ -187,7 +187,7 @@ def _read_consumer_protocol_subscription_v2(buf: memoryview, pos: int, limit: in
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.user_data = bytes(buf[pos:end])
+            m.user_data = buf[pos:end].tobytes()
             pos = end
         at = "owned_partitions"
         (n4,) = _read_i(buf, pos)
@@ -230,7 +230,7 @@ def _read_consumer_protocol_subscription_v3(buf: memoryview, pos: int, limit: in
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.user_data = bytes(buf[pos:end])
+            m.user_data = buf[pos:end].tobytes()
             pos = end
         at = "owned_partitions"
         (n4,) = _read_i(buf, pos)
@@ -252,7 +252,7 @@ def _read_consumer_protocol_subscription_v3(buf: memoryview, pos: int, limit: in
             end = pos + n6
             if n6 < 0 or end > limit:
                 raise bad_length(n6, limit - pos)
-            m.rack_id = str(buf[pos:end], "utf-8")
+            m.rack_id = buf[pos:end].tobytes().decode()
             pos = end
         return m, pos
     except FAULTS as fault:

@@ -168,7 +168,7 @@ def _read_create_partitions_topic_v0(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "count"
         (m.count, n2) = _read_ii(buf, pos)
@@ -202,7 +202,7 @@ def _read_create_partitions_topic_v2(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "count"
         (m.count, n2) = _read_iB(buf, pos)
@@ -368,7 +368,7 @@ def _read_create_partitions_topic_result_v0(buf: memoryview, pos: int, limit: in
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "error_code"
         (m.error_code, n2) = _read_hh(buf, pos)
@@ -380,7 +380,7 @@ def _read_create_partitions_topic_result_v0(buf: memoryview, pos: int, limit: in
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         return m, pos
     except FAULTS as fault:
@@ -400,7 +400,7 @@ def _read_create_partitions_topic_result_v2(buf: memoryview, pos: int, limit: in
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "error_code"
         (m.error_code, n2) = _read_hB(buf, pos)
@@ -415,7 +415,7 @@ def _read_create_partitions_topic_result_v2(buf: memoryview, pos: int, limit: in
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]

@@ -246,7 +246,7 @@ def _read_creatable_topic_config_v2(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "value"
         (n2,) = _read_h(buf, pos)
@@ -257,7 +257,7 @@ def _read_creatable_topic_config_v2(buf: memoryview, pos: int, limit: int) -> tu
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.value = str(buf[pos:end], "utf-8")
+            m.value = buf[pos:end].tobytes().decode()
             pos = end
         return m, pos
     except FAULTS as fault:
@@ -277,7 +277,7 @@ def _read_creatable_topic_config_v5(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "value"
         n2 = buf[pos]
@@ -291,7 +291,7 @@ def _read_creatable_topic_config_v5(buf: memoryview, pos: int, limit: int) -> tu
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.value = str(buf[pos:end], "utf-8")
+            m.value = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -313,7 +313,7 @@ def _read_creatable_topic_v2(buf: memoryview, pos: int, limit: int) -> tuple[Cre
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "num_partitions"
         (m.num_partitions, m.replication_factor, n2) = _read_ihi(buf, pos)
@@ -354,7 +354,7 @@ def _read_creatable_topic_v5(buf: memoryview, pos: int, limit: int) -> tuple[Cre
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "num_partitions"
         (m.num_partitions, m.replication_factor, n2) = _read_ihB(buf, pos)
@@ -571,7 +571,7 @@ def _read_creatable_topic_configs_v5(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "value"
         n2 = buf[pos]
@@ -585,7 +585,7 @@ def _read_creatable_topic_configs_v5(buf: memoryview, pos: int, limit: int) -> t
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.value = str(buf[pos:end], "utf-8")
+            m.value = buf[pos:end].tobytes().decode()
             pos = end
         at = "read_only"
         (m.read_only, m.config_source, m.is_sensitive, n) = _read_oboB(buf, pos)
@@ -613,7 +613,7 @@ def _read_creatable_topic_result_v2(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "error_code"
         (m.error_code, n2) = _read_hh(buf, pos)
@@ -625,7 +625,7 @@ def _read_creatable_topic_result_v2(buf: memoryview, pos: int, limit: int) -> tu
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         return m, pos
     except FAULTS as fault:
@@ -647,7 +647,7 @@ def _read_creatable_topic_result_v5(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "error_code"
         (m.error_code, n2) = _read_hB(buf, pos)
@@ -662,7 +662,7 @@ def _read_creatable_topic_result_v5(buf: memoryview, pos: int, limit: int) -> tu
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "num_partitions"
         (m.num_partitions, m.replication_factor, n3) = _read_ihB(buf, pos)
@@ -721,7 +721,7 @@ def _read_creatable_topic_result_v7(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "topic_id"
         (m.topic_id, m.error_code, n2) = _read_16shB(buf, pos)
@@ -736,7 +736,7 @@ def _read_creatable_topic_result_v7(buf: memoryview, pos: int, limit: int) -> tu
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "num_partitions"
         (m.num_partitions, m.replication_factor, n3) = _read_ihB(buf, pos)

@@ -169,7 +169,7 @@ def _read_deletable_group_result_v0(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "error_code"
         (m.error_code,) = _read_h(buf, pos)
@@ -192,7 +192,7 @@ def _read_deletable_group_result_v2(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "error_code"
         (m.error_code, n) = _read_hB(buf, pos)

@@ -170,7 +170,7 @@ def _read_delete_records_topic_v0(buf: memoryview, pos: int, limit: int) -> tupl
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -200,7 +200,7 @@ def _read_delete_records_topic_v2(buf: memoryview, pos: int, limit: int) -> tupl
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         n2 = buf[pos]
@@ -379,7 +379,7 @@ def _read_delete_records_topic_result_v0(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -409,7 +409,7 @@ def _read_delete_records_topic_result_v2(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         n2 = buf[pos]

@@ -126,7 +126,7 @@ def _read_delete_topic_state_v6(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.name = str(buf[pos:end], "utf-8")
+            m.name = buf[pos:end].tobytes().decode()
             pos = end
         at = "topic_id"
         (m.topic_id, n) = _read_16sB(buf, pos)
@@ -293,7 +293,7 @@ def _read_deletable_topic_result_v1(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "error_code"
         (m.error_code,) = _read_h(buf, pos)
@@ -318,7 +318,7 @@ def _read_deletable_topic_result_v4(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "error_code"
         (m.error_code, n) = _read_hB(buf, pos)
@@ -345,7 +345,7 @@ def _read_deletable_topic_result_v5(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "error_code"
         (m.error_code, n2) = _read_hB(buf, pos)
@@ -360,7 +360,7 @@ def _read_deletable_topic_result_v5(buf: memoryview, pos: int, limit: int) -> tu
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -388,7 +388,7 @@ def _read_deletable_topic_result_v6(buf: memoryview, pos: int, limit: int) -> tu
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.name = str(buf[pos:end], "utf-8")
+            m.name = buf[pos:end].tobytes().decode()
             pos = end
         at = "topic_id"
         (m.topic_id, m.error_code, n2) = _read_16shB(buf, pos)
@@ -403,7 +403,7 @@ def _read_deletable_topic_result_v6(buf: memoryview, pos: int, limit: int) -> tu
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]

@@ -203,7 +203,7 @@ def _read_describe_cluster_broker_v0(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.host = str(buf[pos:end], "utf-8")
+        m.host = buf[pos:end].tobytes().decode()
         pos = end
         at = "port"
         (m.port, n2) = _read_iB(buf, pos)
@@ -218,7 +218,7 @@ def _read_describe_cluster_broker_v0(buf: memoryview, pos: int, limit: int) -> t
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.rack = str(buf[pos:end], "utf-8")
+            m.rack = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -244,7 +244,7 @@ def _read_describe_cluster_broker_v2(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.host = str(buf[pos:end], "utf-8")
+        m.host = buf[pos:end].tobytes().decode()
         pos = end
         at = "port"
         (m.port, n2) = _read_iB(buf, pos)
@@ -259,7 +259,7 @@ def _read_describe_cluster_broker_v2(buf: memoryview, pos: int, limit: int) -> t
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.rack = str(buf[pos:end], "utf-8")
+            m.rack = buf[pos:end].tobytes().decode()
             pos = end
         at = "is_fenced"
         (m.is_fenced, n) = _read_oB(buf, pos)
@@ -290,7 +290,7 @@ def _read_describe_cluster_response_v0(buf: memoryview, pos: int, limit: int) ->
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "cluster_id"
         n2 = buf[pos]
@@ -301,7 +301,7 @@ def _read_describe_cluster_response_v0(buf: memoryview, pos: int, limit: int) ->
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.cluster_id = str(buf[pos:end], "utf-8")
+        m.cluster_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "controller_id"
         (m.controller_id, n3) = _read_iB(buf, pos)
@@ -345,7 +345,7 @@ def _read_describe_cluster_response_v1(buf: memoryview, pos: int, limit: int) ->
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "endpoint_type"
         (m.endpoint_type, n2) = _read_bB(buf, pos)
@@ -357,7 +357,7 @@ def _read_describe_cluster_response_v1(buf: memoryview, pos: int, limit: int) ->
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.cluster_id = str(buf[pos:end], "utf-8")
+        m.cluster_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "controller_id"
         (m.controller_id, n3) = _read_iB(buf, pos)
@@ -401,7 +401,7 @@ def _read_describe_cluster_response_v2(buf: memoryview, pos: int, limit: int) ->
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "endpoint_type"
         (m.endpoint_type, n2) = _read_bB(buf, pos)
@@ -413,7 +413,7 @@ def _read_describe_cluster_response_v2(buf: memoryview, pos: int, limit: int) ->
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.cluster_id = str(buf[pos:end], "utf-8")
+        m.cluster_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "controller_id"
         (m.controller_id, n3) = _read_iB(buf, pos)

@@ -189,7 +189,7 @@ def _read_describe_configs_resource_v1(buf: memoryview, pos: int, limit: int) ->
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.resource_name = str(buf[pos:end], "utf-8")
+        m.resource_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "configuration_keys"
         (n2,) = _read_i(buf, pos)
@@ -223,7 +223,7 @@ def _read_describe_configs_resource_v4(buf: memoryview, pos: int, limit: int) ->
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.resource_name = str(buf[pos:end], "utf-8")
+        m.resource_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "configuration_keys"
         n2 = buf[pos]
@@ -409,7 +409,7 @@ def _read_describe_configs_synonym_v1(buf: memoryview, pos: int, limit: int) -> 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "value"
         (n2,) = _read_h(buf, pos)
@@ -420,7 +420,7 @@ def _read_describe_configs_synonym_v1(buf: memoryview, pos: int, limit: int) -> 
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.value = str(buf[pos:end], "utf-8")
+            m.value = buf[pos:end].tobytes().decode()
             pos = end
         at = "source"
         (m.source,) = _read_b(buf, pos)
@@ -443,7 +443,7 @@ def _read_describe_configs_synonym_v4(buf: memoryview, pos: int, limit: int) -> 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "value"
         n2 = buf[pos]
@@ -457,7 +457,7 @@ def _read_describe_configs_synonym_v4(buf: memoryview, pos: int, limit: int) -> 
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.value = str(buf[pos:end], "utf-8")
+            m.value = buf[pos:end].tobytes().decode()
             pos = end
         at = "source"
         (m.source, n) = _read_bB(buf, pos)
@@ -482,7 +482,7 @@ def _read_describe_configs_resource_result_v1(buf: memoryview, pos: int, limit: 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "value"
         (n2,) = _read_h(buf, pos)
@@ -493,7 +493,7 @@ def _read_describe_configs_resource_result_v1(buf: memoryview, pos: int, limit: 
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.value = str(buf[pos:end], "utf-8")
+            m.value = buf[pos:end].tobytes().decode()
             pos = end
         at = "read_only"
         (m.read_only, m.config_source, m.is_sensitive, n3) = _read_oboi(buf, pos)
@@ -521,7 +521,7 @@ def _read_describe_configs_resource_result_v3(buf: memoryview, pos: int, limit: 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "value"
         (n2,) = _read_h(buf, pos)
@@ -532,7 +532,7 @@ def _read_describe_configs_resource_result_v3(buf: memoryview, pos: int, limit: 
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.value = str(buf[pos:end], "utf-8")
+            m.value = buf[pos:end].tobytes().decode()
             pos = end
         at = "read_only"
         (m.read_only, m.config_source, m.is_sensitive, n3) = _read_oboi(buf, pos)
@@ -555,7 +555,7 @@ def _read_describe_configs_resource_result_v3(buf: memoryview, pos: int, limit: 
             end = pos + n5
             if n5 < 0 or end > limit:
                 raise bad_length(n5, limit - pos)
-            m.documentation = str(buf[pos:end], "utf-8")
+            m.documentation = buf[pos:end].tobytes().decode()
             pos = end
         return m, pos
     except FAULTS as fault:
@@ -575,7 +575,7 @@ def _read_describe_configs_resource_result_v4(buf: memoryview, pos: int, limit: 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "value"
         n2 = buf[pos]
@@ -589,7 +589,7 @@ def _read_describe_configs_resource_result_v4(buf: memoryview, pos: int, limit: 
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.value = str(buf[pos:end], "utf-8")
+            m.value = buf[pos:end].tobytes().decode()
             pos = end
         at = "read_only"
         (m.read_only, m.config_source, m.is_sensitive, n3) = _read_oboB(buf, pos)
@@ -618,7 +618,7 @@ def _read_describe_configs_resource_result_v4(buf: memoryview, pos: int, limit: 
             end = pos + n5
             if n5 < 0 or end > limit:
                 raise bad_length(n5, limit - pos)
-            m.documentation = str(buf[pos:end], "utf-8")
+            m.documentation = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -644,7 +644,7 @@ def _read_describe_configs_result_v1(buf: memoryview, pos: int, limit: int) -> t
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "resource_type"
         (m.resource_type, n2) = _read_bh(buf, pos)
@@ -653,7 +653,7 @@ def _read_describe_configs_result_v1(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.resource_name = str(buf[pos:end], "utf-8")
+        m.resource_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "configs"
         (n3,) = _read_i(buf, pos)
@@ -684,7 +684,7 @@ def _read_describe_configs_result_v3(buf: memoryview, pos: int, limit: int) -> t
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "resource_type"
         (m.resource_type, n2) = _read_bh(buf, pos)
@@ -693,7 +693,7 @@ def _read_describe_configs_result_v3(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.resource_name = str(buf[pos:end], "utf-8")
+        m.resource_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "configs"
         (n3,) = _read_i(buf, pos)
@@ -727,7 +727,7 @@ def _read_describe_configs_result_v4(buf: memoryview, pos: int, limit: int) -> t
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "resource_type"
         (m.resource_type, n2) = _read_bB(buf, pos)
@@ -739,7 +739,7 @@ def _read_describe_configs_result_v4(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.resource_name = str(buf[pos:end], "utf-8")
+        m.resource_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "configs"
         n3 = buf[pos]

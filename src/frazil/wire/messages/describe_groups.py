@@ -267,7 +267,7 @@ def _read_described_group_member_v0(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "client_id"
         (n2,) = _read_h(buf, pos)
@@ -275,7 +275,7 @@ def _read_described_group_member_v0(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.client_id = str(buf[pos:end], "utf-8")
+        m.client_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "client_host"
         (n3,) = _read_h(buf, pos)
@@ -283,7 +283,7 @@ def _read_described_group_member_v0(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.client_host = str(buf[pos:end], "utf-8")
+        m.client_host = buf[pos:end].tobytes().decode()
         pos = end
         at = "member_metadata"
         (n4,) = _read_i(buf, pos)
@@ -291,7 +291,7 @@ def _read_described_group_member_v0(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n4
         if n4 < 0 or end > limit:
             raise bad_length(n4, limit - pos)
-        m.member_metadata = bytes(buf[pos:end])
+        m.member_metadata = buf[pos:end].tobytes()
         pos = end
         at = "member_assignment"
         (n5,) = _read_i(buf, pos)
@@ -299,7 +299,7 @@ def _read_described_group_member_v0(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n5
         if n5 < 0 or end > limit:
             raise bad_length(n5, limit - pos)
-        m.member_assignment = bytes(buf[pos:end])
+        m.member_assignment = buf[pos:end].tobytes()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -316,7 +316,7 @@ def _read_described_group_member_v4(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         (n2,) = _read_h(buf, pos)
@@ -327,7 +327,7 @@ def _read_described_group_member_v4(buf: memoryview, pos: int, limit: int) -> tu
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "client_id"
         (n3,) = _read_h(buf, pos)
@@ -335,7 +335,7 @@ def _read_described_group_member_v4(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.client_id = str(buf[pos:end], "utf-8")
+        m.client_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "client_host"
         (n4,) = _read_h(buf, pos)
@@ -343,7 +343,7 @@ def _read_described_group_member_v4(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n4
         if n4 < 0 or end > limit:
             raise bad_length(n4, limit - pos)
-        m.client_host = str(buf[pos:end], "utf-8")
+        m.client_host = buf[pos:end].tobytes().decode()
         pos = end
         at = "member_metadata"
         (n5,) = _read_i(buf, pos)
@@ -351,7 +351,7 @@ def _read_described_group_member_v4(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n5
         if n5 < 0 or end > limit:
             raise bad_length(n5, limit - pos)
-        m.member_metadata = bytes(buf[pos:end])
+        m.member_metadata = buf[pos:end].tobytes()
         pos = end
         at = "member_assignment"
         (n6,) = _read_i(buf, pos)
@@ -359,7 +359,7 @@ def _read_described_group_member_v4(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n6
         if n6 < 0 or end > limit:
             raise bad_length(n6, limit - pos)
-        m.member_assignment = bytes(buf[pos:end])
+        m.member_assignment = buf[pos:end].tobytes()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -379,7 +379,7 @@ def _read_described_group_member_v5(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         n2 = buf[pos]
@@ -393,7 +393,7 @@ def _read_described_group_member_v5(buf: memoryview, pos: int, limit: int) -> tu
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "client_id"
         n3 = buf[pos]
@@ -404,7 +404,7 @@ def _read_described_group_member_v5(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.client_id = str(buf[pos:end], "utf-8")
+        m.client_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "client_host"
         n4 = buf[pos]
@@ -415,7 +415,7 @@ def _read_described_group_member_v5(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n4
         if n4 < 0 or end > limit:
             raise bad_length(n4, limit - pos)
-        m.client_host = str(buf[pos:end], "utf-8")
+        m.client_host = buf[pos:end].tobytes().decode()
         pos = end
         at = "member_metadata"
         n5 = buf[pos]
@@ -426,7 +426,7 @@ def _read_described_group_member_v5(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n5
         if n5 < 0 or end > limit:
             raise bad_length(n5, limit - pos)
-        m.member_metadata = bytes(buf[pos:end])
+        m.member_metadata = buf[pos:end].tobytes()
         pos = end
         at = "member_assignment"
         n6 = buf[pos]
@@ -437,7 +437,7 @@ def _read_described_group_member_v5(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n6
         if n6 < 0 or end > limit:
             raise bad_length(n6, limit - pos)
-        m.member_assignment = bytes(buf[pos:end])
+        m.member_assignment = buf[pos:end].tobytes()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -462,7 +462,7 @@ def _read_described_group_v0(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_state"
         (n2,) = _read_h(buf, pos)
@@ -470,7 +470,7 @@ def _read_described_group_v0(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.group_state = str(buf[pos:end], "utf-8")
+        m.group_state = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_type"
         (n3,) = _read_h(buf, pos)
@@ -478,7 +478,7 @@ def _read_described_group_v0(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.protocol_type = str(buf[pos:end], "utf-8")
+        m.protocol_type = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_data"
         (n4,) = _read_h(buf, pos)
@@ -486,7 +486,7 @@ def _read_described_group_v0(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n4
         if n4 < 0 or end > limit:
             raise bad_length(n4, limit - pos)
-        m.protocol_data = str(buf[pos:end], "utf-8")
+        m.protocol_data = buf[pos:end].tobytes().decode()
         pos = end
         at = "members"
         (n5,) = _read_i(buf, pos)
@@ -515,7 +515,7 @@ def _read_described_group_v3(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_state"
         (n2,) = _read_h(buf, pos)
@@ -523,7 +523,7 @@ def _read_described_group_v3(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.group_state = str(buf[pos:end], "utf-8")
+        m.group_state = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_type"
         (n3,) = _read_h(buf, pos)
@@ -531,7 +531,7 @@ def _read_described_group_v3(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.protocol_type = str(buf[pos:end], "utf-8")
+        m.protocol_type = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_data"
         (n4,) = _read_h(buf, pos)
@@ -539,7 +539,7 @@ def _read_described_group_v3(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n4
         if n4 < 0 or end > limit:
             raise bad_length(n4, limit - pos)
-        m.protocol_data = str(buf[pos:end], "utf-8")
+        m.protocol_data = buf[pos:end].tobytes().decode()
         pos = end
         at = "members"
         (n5,) = _read_i(buf, pos)
@@ -571,7 +571,7 @@ def _read_described_group_v4(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_state"
         (n2,) = _read_h(buf, pos)
@@ -579,7 +579,7 @@ def _read_described_group_v4(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.group_state = str(buf[pos:end], "utf-8")
+        m.group_state = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_type"
         (n3,) = _read_h(buf, pos)
@@ -587,7 +587,7 @@ def _read_described_group_v4(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.protocol_type = str(buf[pos:end], "utf-8")
+        m.protocol_type = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_data"
         (n4,) = _read_h(buf, pos)
@@ -595,7 +595,7 @@ def _read_described_group_v4(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n4
         if n4 < 0 or end > limit:
             raise bad_length(n4, limit - pos)
-        m.protocol_data = str(buf[pos:end], "utf-8")
+        m.protocol_data = buf[pos:end].tobytes().decode()
         pos = end
         at = "members"
         (n5,) = _read_i(buf, pos)
@@ -630,7 +630,7 @@ def _read_described_group_v5(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_state"
         n2 = buf[pos]
@@ -641,7 +641,7 @@ def _read_described_group_v5(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.group_state = str(buf[pos:end], "utf-8")
+        m.group_state = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_type"
         n3 = buf[pos]
@@ -652,7 +652,7 @@ def _read_described_group_v5(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.protocol_type = str(buf[pos:end], "utf-8")
+        m.protocol_type = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_data"
         n4 = buf[pos]
@@ -663,7 +663,7 @@ def _read_described_group_v5(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n4
         if n4 < 0 or end > limit:
             raise bad_length(n4, limit - pos)
-        m.protocol_data = str(buf[pos:end], "utf-8")
+        m.protocol_data = buf[pos:end].tobytes().decode()
         pos = end
         at = "members"
         n5 = buf[pos]
@@ -706,7 +706,7 @@ def _read_described_group_v6(buf: memoryview, pos: int, limit: int) -> tuple[Des
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "group_id"
         n2 = buf[pos]
@@ -717,7 +717,7 @@ def _read_described_group_v6(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_state"
         n3 = buf[pos]
@@ -728,7 +728,7 @@ def _read_described_group_v6(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.group_state = str(buf[pos:end], "utf-8")
+        m.group_state = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_type"
         n4 = buf[pos]
@@ -739,7 +739,7 @@ def _read_described_group_v6(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n4
         if n4 < 0 or end > limit:
             raise bad_length(n4, limit - pos)
-        m.protocol_type = str(buf[pos:end], "utf-8")
+        m.protocol_type = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_data"
         n5 = buf[pos]
@@ -750,7 +750,7 @@ def _read_described_group_v6(buf: memoryview, pos: int, limit: int) -> tuple[Des
         end = pos + n5
         if n5 < 0 or end > limit:
             raise bad_length(n5, limit - pos)
-        m.protocol_data = str(buf[pos:end], "utf-8")
+        m.protocol_data = buf[pos:end].tobytes().decode()
         pos = end
         at = "members"
         n6 = buf[pos]

@@ -148,7 +148,7 @@ def _read_topic_request_v0(buf: memoryview, pos: int, limit: int) -> tuple[Topic
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partition_indexes"
         n2 = buf[pos]
@@ -262,7 +262,7 @@ def _read_partition_response_v0(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "active_producers"
         n2 = buf[pos]
@@ -300,7 +300,7 @@ def _read_topic_response_v0(buf: memoryview, pos: int, limit: int) -> tuple[Topi
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         n2 = buf[pos]

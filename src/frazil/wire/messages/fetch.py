@@ -534,7 +534,7 @@ def _read_fetch_topic_v4(buf: memoryview, pos: int, limit: int) -> tuple[FetchTo
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -562,7 +562,7 @@ def _read_fetch_topic_v5(buf: memoryview, pos: int, limit: int) -> tuple[FetchTo
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -590,7 +590,7 @@ def _read_fetch_topic_v9(buf: memoryview, pos: int, limit: int) -> tuple[FetchTo
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -621,7 +621,7 @@ def _read_fetch_topic_v12(buf: memoryview, pos: int, limit: int) -> tuple[FetchT
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         n2 = buf[pos]
@@ -744,7 +744,7 @@ def _read_forgotten_topic_v7(buf: memoryview, pos: int, limit: int) -> tuple[For
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -772,7 +772,7 @@ def _read_forgotten_topic_v12(buf: memoryview, pos: int, limit: int) -> tuple[Fo
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         n2 = buf[pos]
@@ -971,7 +971,7 @@ def _read_fetch_request_v11(buf: memoryview, pos: int, limit: int) -> tuple[Fetc
         end = pos + n5
         if n5 < 0 or end > limit:
             raise bad_length(n5, limit - pos)
-        m.rack_id = str(buf[pos:end], "utf-8")
+        m.rack_id = buf[pos:end].tobytes().decode()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -1020,7 +1020,7 @@ def _read_fetch_request_v12(buf: memoryview, pos: int, limit: int) -> tuple[Fetc
         end = pos + n5
         if n5 < 0 or end > limit:
             raise bad_length(n5, limit - pos)
-        m.rack_id = str(buf[pos:end], "utf-8")
+        m.rack_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -1048,7 +1048,7 @@ def _read_fetch_request_v12(buf: memoryview, pos: int, limit: int) -> tuple[Fetc
                         end = pos + n6
                         if n6 < 0 or end > limit:
                             raise bad_length(n6, limit - pos)
-                        m.cluster_id = str(buf[pos:end], "utf-8")
+                        m.cluster_id = buf[pos:end].tobytes().decode()
                         pos = end
                 else:
                     pos = stop
@@ -1101,7 +1101,7 @@ def _read_fetch_request_v13(buf: memoryview, pos: int, limit: int) -> tuple[Fetc
         end = pos + n5
         if n5 < 0 or end > limit:
             raise bad_length(n5, limit - pos)
-        m.rack_id = str(buf[pos:end], "utf-8")
+        m.rack_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -1129,7 +1129,7 @@ def _read_fetch_request_v13(buf: memoryview, pos: int, limit: int) -> tuple[Fetc
                         end = pos + n6
                         if n6 < 0 or end > limit:
                             raise bad_length(n6, limit - pos)
-                        m.cluster_id = str(buf[pos:end], "utf-8")
+                        m.cluster_id = buf[pos:end].tobytes().decode()
                         pos = end
                 else:
                     pos = stop
@@ -1183,7 +1183,7 @@ def _read_fetch_request_v15(buf: memoryview, pos: int, limit: int) -> tuple[Fetc
         end = pos + n5
         if n5 < 0 or end > limit:
             raise bad_length(n5, limit - pos)
-        m.rack_id = str(buf[pos:end], "utf-8")
+        m.rack_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -1211,7 +1211,7 @@ def _read_fetch_request_v15(buf: memoryview, pos: int, limit: int) -> tuple[Fetc
                         end = pos + n6
                         if n6 < 0 or end > limit:
                             raise bad_length(n6, limit - pos)
-                        m.cluster_id = str(buf[pos:end], "utf-8")
+                        m.cluster_id = buf[pos:end].tobytes().decode()
                         pos = end
                 elif tag == 1:
                     at = "replica_state"
@@ -1268,7 +1268,7 @@ def _read_fetch_request_v17(buf: memoryview, pos: int, limit: int) -> tuple[Fetc
         end = pos + n5
         if n5 < 0 or end > limit:
             raise bad_length(n5, limit - pos)
-        m.rack_id = str(buf[pos:end], "utf-8")
+        m.rack_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -1296,7 +1296,7 @@ def _read_fetch_request_v17(buf: memoryview, pos: int, limit: int) -> tuple[Fetc
                         end = pos + n6
                         if n6 < 0 or end > limit:
                             raise bad_length(n6, limit - pos)
-                        m.cluster_id = str(buf[pos:end], "utf-8")
+                        m.cluster_id = buf[pos:end].tobytes().decode()
                         pos = end
                 elif tag == 1:
                     at = "replica_state"
@@ -1353,7 +1353,7 @@ def _read_fetch_request_v18(buf: memoryview, pos: int, limit: int) -> tuple[Fetc
         end = pos + n5
         if n5 < 0 or end > limit:
             raise bad_length(n5, limit - pos)
-        m.rack_id = str(buf[pos:end], "utf-8")
+        m.rack_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -1381,7 +1381,7 @@ def _read_fetch_request_v18(buf: memoryview, pos: int, limit: int) -> tuple[Fetc
                         end = pos + n6
                         if n6 < 0 or end > limit:
                             raise bad_length(n6, limit - pos)
-                        m.cluster_id = str(buf[pos:end], "utf-8")
+                        m.cluster_id = buf[pos:end].tobytes().decode()
                         pos = end
                 elif tag == 1:
                     at = "replica_state"
@@ -2063,7 +2063,7 @@ def _read_fetchable_topic_response_v4(buf: memoryview, pos: int, limit: int) -> 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -2091,7 +2091,7 @@ def _read_fetchable_topic_response_v5(buf: memoryview, pos: int, limit: int) -> 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -2119,7 +2119,7 @@ def _read_fetchable_topic_response_v11(buf: memoryview, pos: int, limit: int) ->
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -2150,7 +2150,7 @@ def _read_fetchable_topic_response_v12(buf: memoryview, pos: int, limit: int) ->
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         n2 = buf[pos]
@@ -2218,7 +2218,7 @@ def _read_node_endpoint_v16(buf: memoryview, pos: int, limit: int) -> tuple[Node
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.host = str(buf[pos:end], "utf-8")
+        m.host = buf[pos:end].tobytes().decode()
         pos = end
         at = "port"
         (m.port, n2) = _read_iB(buf, pos)
@@ -2233,7 +2233,7 @@ def _read_node_endpoint_v16(buf: memoryview, pos: int, limit: int) -> tuple[Node
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.rack = str(buf[pos:end], "utf-8")
+            m.rack = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]

@@ -129,7 +129,7 @@ def _read_find_coordinator_request_v0(buf: memoryview, pos: int, limit: int) -> 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.key = str(buf[pos:end], "utf-8")
+        m.key = buf[pos:end].tobytes().decode()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -147,7 +147,7 @@ def _read_find_coordinator_request_v1(buf: memoryview, pos: int, limit: int) -> 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.key = str(buf[pos:end], "utf-8")
+        m.key = buf[pos:end].tobytes().decode()
         pos = end
         at = "key_type"
         (m.key_type,) = _read_b(buf, pos)
@@ -171,7 +171,7 @@ def _read_find_coordinator_request_v3(buf: memoryview, pos: int, limit: int) -> 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.key = str(buf[pos:end], "utf-8")
+        m.key = buf[pos:end].tobytes().decode()
         pos = end
         at = "key_type"
         (m.key_type, n) = _read_bB(buf, pos)
@@ -285,7 +285,7 @@ def _read_coordinator_v4(buf: memoryview, pos: int, limit: int) -> tuple[Coordin
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.key = str(buf[pos:end], "utf-8")
+        m.key = buf[pos:end].tobytes().decode()
         pos = end
         at = "node_id"
         (m.node_id, n2) = _read_iB(buf, pos)
@@ -297,7 +297,7 @@ def _read_coordinator_v4(buf: memoryview, pos: int, limit: int) -> tuple[Coordin
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.host = str(buf[pos:end], "utf-8")
+        m.host = buf[pos:end].tobytes().decode()
         pos = end
         at = "port"
         (m.port, m.error_code, n3) = _read_ihB(buf, pos)
@@ -312,7 +312,7 @@ def _read_coordinator_v4(buf: memoryview, pos: int, limit: int) -> tuple[Coordin
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -338,7 +338,7 @@ def _read_find_coordinator_response_v0(buf: memoryview, pos: int, limit: int) ->
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.host = str(buf[pos:end], "utf-8")
+        m.host = buf[pos:end].tobytes().decode()
         pos = end
         at = "port"
         (m.port,) = _read_i(buf, pos)
@@ -363,7 +363,7 @@ def _read_find_coordinator_response_v1(buf: memoryview, pos: int, limit: int) ->
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "node_id"
         (m.node_id, n2) = _read_ih(buf, pos)
@@ -372,7 +372,7 @@ def _read_find_coordinator_response_v1(buf: memoryview, pos: int, limit: int) ->
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.host = str(buf[pos:end], "utf-8")
+        m.host = buf[pos:end].tobytes().decode()
         pos = end
         at = "port"
         (m.port,) = _read_i(buf, pos)
@@ -400,7 +400,7 @@ def _read_find_coordinator_response_v3(buf: memoryview, pos: int, limit: int) ->
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "node_id"
         (m.node_id, n2) = _read_iB(buf, pos)
@@ -412,7 +412,7 @@ def _read_find_coordinator_response_v3(buf: memoryview, pos: int, limit: int) ->
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.host = str(buf[pos:end], "utf-8")
+        m.host = buf[pos:end].tobytes().decode()
         pos = end
         at = "port"
         (m.port, n) = _read_iB(buf, pos)

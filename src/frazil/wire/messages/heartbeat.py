@@ -77,7 +77,7 @@ def _read_heartbeat_request_v0(buf: memoryview, pos: int, limit: int) -> tuple[H
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "generation_id"
         (m.generation_id, n2) = _read_ih(buf, pos)
@@ -86,7 +86,7 @@ def _read_heartbeat_request_v0(buf: memoryview, pos: int, limit: int) -> tuple[H
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -103,7 +103,7 @@ def _read_heartbeat_request_v3(buf: memoryview, pos: int, limit: int) -> tuple[H
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "generation_id"
         (m.generation_id, n2) = _read_ih(buf, pos)
@@ -112,7 +112,7 @@ def _read_heartbeat_request_v3(buf: memoryview, pos: int, limit: int) -> tuple[H
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         (n3,) = _read_h(buf, pos)
@@ -123,7 +123,7 @@ def _read_heartbeat_request_v3(buf: memoryview, pos: int, limit: int) -> tuple[H
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         return m, pos
     except FAULTS as fault:
@@ -143,7 +143,7 @@ def _read_heartbeat_request_v4(buf: memoryview, pos: int, limit: int) -> tuple[H
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "generation_id"
         (m.generation_id, n2) = _read_iB(buf, pos)
@@ -155,7 +155,7 @@ def _read_heartbeat_request_v4(buf: memoryview, pos: int, limit: int) -> tuple[H
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         n3 = buf[pos]
@@ -169,7 +169,7 @@ def _read_heartbeat_request_v4(buf: memoryview, pos: int, limit: int) -> tuple[H
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]

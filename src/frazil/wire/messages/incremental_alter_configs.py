@@ -139,7 +139,7 @@ def _read_alterable_config_v0(buf: memoryview, pos: int, limit: int) -> tuple[Al
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "config_operation"
         (m.config_operation, n2) = _read_bh(buf, pos)
@@ -151,7 +151,7 @@ def _read_alterable_config_v0(buf: memoryview, pos: int, limit: int) -> tuple[Al
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.value = str(buf[pos:end], "utf-8")
+            m.value = buf[pos:end].tobytes().decode()
             pos = end
         return m, pos
     except FAULTS as fault:
@@ -171,7 +171,7 @@ def _read_alterable_config_v1(buf: memoryview, pos: int, limit: int) -> tuple[Al
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "config_operation"
         (m.config_operation, n2) = _read_bB(buf, pos)
@@ -186,7 +186,7 @@ def _read_alterable_config_v1(buf: memoryview, pos: int, limit: int) -> tuple[Al
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.value = str(buf[pos:end], "utf-8")
+            m.value = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -209,7 +209,7 @@ def _read_alter_configs_resource_v0(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.resource_name = str(buf[pos:end], "utf-8")
+        m.resource_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "configs"
         (n2,) = _read_i(buf, pos)
@@ -240,7 +240,7 @@ def _read_alter_configs_resource_v1(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.resource_name = str(buf[pos:end], "utf-8")
+        m.resource_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "configs"
         n2 = buf[pos]
@@ -411,7 +411,7 @@ def _read_alter_configs_resource_response_v0(buf: memoryview, pos: int, limit: i
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "resource_type"
         (m.resource_type, n2) = _read_bh(buf, pos)
@@ -420,7 +420,7 @@ def _read_alter_configs_resource_response_v0(buf: memoryview, pos: int, limit: i
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.resource_name = str(buf[pos:end], "utf-8")
+        m.resource_name = buf[pos:end].tobytes().decode()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -444,7 +444,7 @@ def _read_alter_configs_resource_response_v1(buf: memoryview, pos: int, limit: i
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "resource_type"
         (m.resource_type, n2) = _read_bB(buf, pos)
@@ -456,7 +456,7 @@ def _read_alter_configs_resource_response_v1(buf: memoryview, pos: int, limit: i
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.resource_name = str(buf[pos:end], "utf-8")
+        m.resource_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "tags"
         n = buf[pos]

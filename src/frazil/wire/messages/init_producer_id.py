@@ -110,7 +110,7 @@ def _read_init_producer_id_request_v0(buf: memoryview, pos: int, limit: int) -> 
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.transactional_id = str(buf[pos:end], "utf-8")
+            m.transactional_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "transaction_timeout_ms"
         (m.transaction_timeout_ms,) = _read_i(buf, pos)
@@ -140,7 +140,7 @@ def _read_init_producer_id_request_v2(buf: memoryview, pos: int, limit: int) -> 
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.transactional_id = str(buf[pos:end], "utf-8")
+            m.transactional_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "transaction_timeout_ms"
         (m.transaction_timeout_ms, n) = _read_iB(buf, pos)
@@ -171,7 +171,7 @@ def _read_init_producer_id_request_v3(buf: memoryview, pos: int, limit: int) -> 
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.transactional_id = str(buf[pos:end], "utf-8")
+            m.transactional_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "transaction_timeout_ms"
         (m.transaction_timeout_ms, m.producer_id, m.producer_epoch, n) = _read_iqhB(buf, pos)
@@ -200,7 +200,7 @@ def _read_init_producer_id_request_v6(buf: memoryview, pos: int, limit: int) -> 
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.transactional_id = str(buf[pos:end], "utf-8")
+            m.transactional_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "transaction_timeout_ms"
         (m.transaction_timeout_ms, m.producer_id, m.producer_epoch, m.enable2_pc, m.keep_prepared_txn, n) = _read_iqhooB(buf, pos)

@@ -153,7 +153,7 @@ def _read_join_group_request_protocol_v0(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "metadata"
         (n2,) = _read_i(buf, pos)
@@ -161,7 +161,7 @@ def _read_join_group_request_protocol_v0(buf: memoryview, pos: int, limit: int) 
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.metadata = bytes(buf[pos:end])
+        m.metadata = buf[pos:end].tobytes()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -181,7 +181,7 @@ def _read_join_group_request_protocol_v6(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "metadata"
         n2 = buf[pos]
@@ -192,7 +192,7 @@ def _read_join_group_request_protocol_v6(buf: memoryview, pos: int, limit: int) 
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.metadata = bytes(buf[pos:end])
+        m.metadata = buf[pos:end].tobytes()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -217,7 +217,7 @@ def _read_join_group_request_v0(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "session_timeout_ms"
         (m.session_timeout_ms, n2) = _read_ih(buf, pos)
@@ -226,7 +226,7 @@ def _read_join_group_request_v0(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_type"
         (n3,) = _read_h(buf, pos)
@@ -234,7 +234,7 @@ def _read_join_group_request_v0(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.protocol_type = str(buf[pos:end], "utf-8")
+        m.protocol_type = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocols"
         (n4,) = _read_i(buf, pos)
@@ -263,7 +263,7 @@ def _read_join_group_request_v1(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "session_timeout_ms"
         (m.session_timeout_ms, m.rebalance_timeout_ms, n2) = _read_iih(buf, pos)
@@ -272,7 +272,7 @@ def _read_join_group_request_v1(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_type"
         (n3,) = _read_h(buf, pos)
@@ -280,7 +280,7 @@ def _read_join_group_request_v1(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.protocol_type = str(buf[pos:end], "utf-8")
+        m.protocol_type = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocols"
         (n4,) = _read_i(buf, pos)
@@ -308,7 +308,7 @@ def _read_join_group_request_v5(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "session_timeout_ms"
         (m.session_timeout_ms, m.rebalance_timeout_ms, n2) = _read_iih(buf, pos)
@@ -317,7 +317,7 @@ def _read_join_group_request_v5(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         (n3,) = _read_h(buf, pos)
@@ -328,7 +328,7 @@ def _read_join_group_request_v5(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "protocol_type"
         (n4,) = _read_h(buf, pos)
@@ -336,7 +336,7 @@ def _read_join_group_request_v5(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n4
         if n4 < 0 or end > limit:
             raise bad_length(n4, limit - pos)
-        m.protocol_type = str(buf[pos:end], "utf-8")
+        m.protocol_type = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocols"
         (n5,) = _read_i(buf, pos)
@@ -367,7 +367,7 @@ def _read_join_group_request_v6(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "session_timeout_ms"
         (m.session_timeout_ms, m.rebalance_timeout_ms, n2) = _read_iiB(buf, pos)
@@ -379,7 +379,7 @@ def _read_join_group_request_v6(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         n3 = buf[pos]
@@ -393,7 +393,7 @@ def _read_join_group_request_v6(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "protocol_type"
         n4 = buf[pos]
@@ -404,7 +404,7 @@ def _read_join_group_request_v6(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n4
         if n4 < 0 or end > limit:
             raise bad_length(n4, limit - pos)
-        m.protocol_type = str(buf[pos:end], "utf-8")
+        m.protocol_type = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocols"
         n5 = buf[pos]
@@ -442,7 +442,7 @@ def _read_join_group_request_v8(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "session_timeout_ms"
         (m.session_timeout_ms, m.rebalance_timeout_ms, n2) = _read_iiB(buf, pos)
@@ -454,7 +454,7 @@ def _read_join_group_request_v8(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         n3 = buf[pos]
@@ -468,7 +468,7 @@ def _read_join_group_request_v8(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "protocol_type"
         n4 = buf[pos]
@@ -479,7 +479,7 @@ def _read_join_group_request_v8(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n4
         if n4 < 0 or end > limit:
             raise bad_length(n4, limit - pos)
-        m.protocol_type = str(buf[pos:end], "utf-8")
+        m.protocol_type = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocols"
         n5 = buf[pos]
@@ -506,7 +506,7 @@ def _read_join_group_request_v8(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n7
             if n7 < 0 or end > limit:
                 raise bad_length(n7, limit - pos)
-            m.reason = str(buf[pos:end], "utf-8")
+            m.reason = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -702,7 +702,7 @@ def _read_join_group_response_member_v0(buf: memoryview, pos: int, limit: int) -
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "metadata"
         (n2,) = _read_i(buf, pos)
@@ -710,7 +710,7 @@ def _read_join_group_response_member_v0(buf: memoryview, pos: int, limit: int) -
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.metadata = bytes(buf[pos:end])
+        m.metadata = buf[pos:end].tobytes()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -727,7 +727,7 @@ def _read_join_group_response_member_v5(buf: memoryview, pos: int, limit: int) -
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         (n2,) = _read_h(buf, pos)
@@ -738,7 +738,7 @@ def _read_join_group_response_member_v5(buf: memoryview, pos: int, limit: int) -
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "metadata"
         (n3,) = _read_i(buf, pos)
@@ -746,7 +746,7 @@ def _read_join_group_response_member_v5(buf: memoryview, pos: int, limit: int) -
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.metadata = bytes(buf[pos:end])
+        m.metadata = buf[pos:end].tobytes()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -766,7 +766,7 @@ def _read_join_group_response_member_v6(buf: memoryview, pos: int, limit: int) -
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         n2 = buf[pos]
@@ -780,7 +780,7 @@ def _read_join_group_response_member_v6(buf: memoryview, pos: int, limit: int) -
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "metadata"
         n3 = buf[pos]
@@ -791,7 +791,7 @@ def _read_join_group_response_member_v6(buf: memoryview, pos: int, limit: int) -
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.metadata = bytes(buf[pos:end])
+        m.metadata = buf[pos:end].tobytes()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -817,7 +817,7 @@ def _read_join_group_response_v0(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.protocol_name = str(buf[pos:end], "utf-8")
+        m.protocol_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "leader"
         (n2,) = _read_h(buf, pos)
@@ -825,7 +825,7 @@ def _read_join_group_response_v0(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.leader = str(buf[pos:end], "utf-8")
+        m.leader = buf[pos:end].tobytes().decode()
         pos = end
         at = "member_id"
         (n3,) = _read_h(buf, pos)
@@ -833,7 +833,7 @@ def _read_join_group_response_v0(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "members"
         (n4,) = _read_i(buf, pos)
@@ -863,7 +863,7 @@ def _read_join_group_response_v2(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.protocol_name = str(buf[pos:end], "utf-8")
+        m.protocol_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "leader"
         (n2,) = _read_h(buf, pos)
@@ -871,7 +871,7 @@ def _read_join_group_response_v2(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.leader = str(buf[pos:end], "utf-8")
+        m.leader = buf[pos:end].tobytes().decode()
         pos = end
         at = "member_id"
         (n3,) = _read_h(buf, pos)
@@ -879,7 +879,7 @@ def _read_join_group_response_v2(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "members"
         (n4,) = _read_i(buf, pos)
@@ -909,7 +909,7 @@ def _read_join_group_response_v5(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.protocol_name = str(buf[pos:end], "utf-8")
+        m.protocol_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "leader"
         (n2,) = _read_h(buf, pos)
@@ -917,7 +917,7 @@ def _read_join_group_response_v5(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.leader = str(buf[pos:end], "utf-8")
+        m.leader = buf[pos:end].tobytes().decode()
         pos = end
         at = "member_id"
         (n3,) = _read_h(buf, pos)
@@ -925,7 +925,7 @@ def _read_join_group_response_v5(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "members"
         (n4,) = _read_i(buf, pos)
@@ -958,7 +958,7 @@ def _read_join_group_response_v6(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.protocol_name = str(buf[pos:end], "utf-8")
+        m.protocol_name = buf[pos:end].tobytes().decode()
         pos = end
         at = "leader"
         n2 = buf[pos]
@@ -969,7 +969,7 @@ def _read_join_group_response_v6(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.leader = str(buf[pos:end], "utf-8")
+        m.leader = buf[pos:end].tobytes().decode()
         pos = end
         at = "member_id"
         n3 = buf[pos]
@@ -980,7 +980,7 @@ def _read_join_group_response_v6(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "members"
         n4 = buf[pos]
@@ -1023,7 +1023,7 @@ def _read_join_group_response_v7(buf: memoryview, pos: int, limit: int) -> tuple
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.protocol_type = str(buf[pos:end], "utf-8")
+            m.protocol_type = buf[pos:end].tobytes().decode()
             pos = end
         at = "protocol_name"
         n2 = buf[pos]
@@ -1037,7 +1037,7 @@ def _read_join_group_response_v7(buf: memoryview, pos: int, limit: int) -> tuple
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.protocol_name = str(buf[pos:end], "utf-8")
+            m.protocol_name = buf[pos:end].tobytes().decode()
             pos = end
         at = "leader"
         n3 = buf[pos]
@@ -1048,7 +1048,7 @@ def _read_join_group_response_v7(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.leader = str(buf[pos:end], "utf-8")
+        m.leader = buf[pos:end].tobytes().decode()
         pos = end
         at = "member_id"
         n4 = buf[pos]
@@ -1059,7 +1059,7 @@ def _read_join_group_response_v7(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n4
         if n4 < 0 or end > limit:
             raise bad_length(n4, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "members"
         n5 = buf[pos]
@@ -1101,7 +1101,7 @@ def _read_join_group_response_v9(buf: memoryview, pos: int, limit: int) -> tuple
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.protocol_type = str(buf[pos:end], "utf-8")
+            m.protocol_type = buf[pos:end].tobytes().decode()
             pos = end
         at = "protocol_name"
         n2 = buf[pos]
@@ -1115,7 +1115,7 @@ def _read_join_group_response_v9(buf: memoryview, pos: int, limit: int) -> tuple
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.protocol_name = str(buf[pos:end], "utf-8")
+            m.protocol_name = buf[pos:end].tobytes().decode()
             pos = end
         at = "leader"
         n3 = buf[pos]
@@ -1126,7 +1126,7 @@ def _read_join_group_response_v9(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.leader = str(buf[pos:end], "utf-8")
+        m.leader = buf[pos:end].tobytes().decode()
         pos = end
         at = "skip_assignment"
         (m.skip_assignment, n4) = _read_oB(buf, pos)
@@ -1138,7 +1138,7 @@ def _read_join_group_response_v9(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n4
         if n4 < 0 or end > limit:
             raise bad_length(n4, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "members"
         n5 = buf[pos]

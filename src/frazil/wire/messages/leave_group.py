@@ -117,7 +117,7 @@ def _read_member_identity_v3(buf: memoryview, pos: int, limit: int) -> tuple[Mem
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         (n2,) = _read_h(buf, pos)
@@ -128,7 +128,7 @@ def _read_member_identity_v3(buf: memoryview, pos: int, limit: int) -> tuple[Mem
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         return m, pos
     except FAULTS as fault:
@@ -149,7 +149,7 @@ def _read_member_identity_v4(buf: memoryview, pos: int, limit: int) -> tuple[Mem
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         n2 = buf[pos]
@@ -163,7 +163,7 @@ def _read_member_identity_v4(buf: memoryview, pos: int, limit: int) -> tuple[Mem
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -188,7 +188,7 @@ def _read_member_identity_v5(buf: memoryview, pos: int, limit: int) -> tuple[Mem
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         n2 = buf[pos]
@@ -202,7 +202,7 @@ def _read_member_identity_v5(buf: memoryview, pos: int, limit: int) -> tuple[Mem
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "reason"
         n3 = buf[pos]
@@ -216,7 +216,7 @@ def _read_member_identity_v5(buf: memoryview, pos: int, limit: int) -> tuple[Mem
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.reason = str(buf[pos:end], "utf-8")
+            m.reason = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -239,7 +239,7 @@ def _read_leave_group_request_v0(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "member_id"
         (n2,) = _read_h(buf, pos)
@@ -247,7 +247,7 @@ def _read_leave_group_request_v0(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -265,7 +265,7 @@ def _read_leave_group_request_v3(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "members"
         (n2,) = _read_i(buf, pos)
@@ -296,7 +296,7 @@ def _read_leave_group_request_v4(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "members"
         n2 = buf[pos]
@@ -335,7 +335,7 @@ def _read_leave_group_request_v5(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "members"
         n2 = buf[pos]
@@ -480,7 +480,7 @@ def _read_member_response_v3(buf: memoryview, pos: int, limit: int) -> tuple[Mem
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         (n2,) = _read_h(buf, pos)
@@ -491,7 +491,7 @@ def _read_member_response_v3(buf: memoryview, pos: int, limit: int) -> tuple[Mem
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "error_code"
         (m.error_code,) = _read_h(buf, pos)
@@ -514,7 +514,7 @@ def _read_member_response_v4(buf: memoryview, pos: int, limit: int) -> tuple[Mem
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         n2 = buf[pos]
@@ -528,7 +528,7 @@ def _read_member_response_v4(buf: memoryview, pos: int, limit: int) -> tuple[Mem
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "error_code"
         (m.error_code, n) = _read_hB(buf, pos)

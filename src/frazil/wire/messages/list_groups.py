@@ -252,7 +252,7 @@ def _read_listed_group_v0(buf: memoryview, pos: int, limit: int) -> tuple[Listed
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_type"
         (n2,) = _read_h(buf, pos)
@@ -260,7 +260,7 @@ def _read_listed_group_v0(buf: memoryview, pos: int, limit: int) -> tuple[Listed
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.protocol_type = str(buf[pos:end], "utf-8")
+        m.protocol_type = buf[pos:end].tobytes().decode()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -282,7 +282,7 @@ def _read_listed_group_v3(buf: memoryview, pos: int, limit: int) -> tuple[Listed
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_type"
         n2 = buf[pos]
@@ -293,7 +293,7 @@ def _read_listed_group_v3(buf: memoryview, pos: int, limit: int) -> tuple[Listed
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.protocol_type = str(buf[pos:end], "utf-8")
+        m.protocol_type = buf[pos:end].tobytes().decode()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -319,7 +319,7 @@ def _read_listed_group_v4(buf: memoryview, pos: int, limit: int) -> tuple[Listed
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_type"
         n2 = buf[pos]
@@ -330,7 +330,7 @@ def _read_listed_group_v4(buf: memoryview, pos: int, limit: int) -> tuple[Listed
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.protocol_type = str(buf[pos:end], "utf-8")
+        m.protocol_type = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_state"
         n3 = buf[pos]
@@ -341,7 +341,7 @@ def _read_listed_group_v4(buf: memoryview, pos: int, limit: int) -> tuple[Listed
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.group_state = str(buf[pos:end], "utf-8")
+        m.group_state = buf[pos:end].tobytes().decode()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -366,7 +366,7 @@ def _read_listed_group_v5(buf: memoryview, pos: int, limit: int) -> tuple[Listed
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "protocol_type"
         n2 = buf[pos]
@@ -377,7 +377,7 @@ def _read_listed_group_v5(buf: memoryview, pos: int, limit: int) -> tuple[Listed
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.protocol_type = str(buf[pos:end], "utf-8")
+        m.protocol_type = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_state"
         n3 = buf[pos]
@@ -388,7 +388,7 @@ def _read_listed_group_v5(buf: memoryview, pos: int, limit: int) -> tuple[Listed
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.group_state = str(buf[pos:end], "utf-8")
+        m.group_state = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_type"
         n4 = buf[pos]
@@ -399,7 +399,7 @@ def _read_listed_group_v5(buf: memoryview, pos: int, limit: int) -> tuple[Listed
         end = pos + n4
         if n4 < 0 or end > limit:
             raise bad_length(n4, limit - pos)
-        m.group_type = str(buf[pos:end], "utf-8")
+        m.group_type = buf[pos:end].tobytes().decode()
         pos = end
         at = "tags"
         n = buf[pos]

@@ -207,7 +207,7 @@ def _read_list_offsets_topic_v1(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -234,7 +234,7 @@ def _read_list_offsets_topic_v4(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -264,7 +264,7 @@ def _read_list_offsets_topic_v6(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         n2 = buf[pos]
@@ -586,7 +586,7 @@ def _read_list_offsets_topic_response_v1(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -613,7 +613,7 @@ def _read_list_offsets_topic_response_v4(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -643,7 +643,7 @@ def _read_list_offsets_topic_response_v6(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         n2 = buf[pos]

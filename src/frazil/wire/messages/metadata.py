@@ -214,7 +214,7 @@ def _read_metadata_request_topic_v0(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -235,7 +235,7 @@ def _read_metadata_request_topic_v9(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -264,7 +264,7 @@ def _read_metadata_request_topic_v10(buf: memoryview, pos: int, limit: int) -> t
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.name = str(buf[pos:end], "utf-8")
+            m.name = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -610,7 +610,7 @@ def _read_metadata_response_broker_v0(buf: memoryview, pos: int, limit: int) -> 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.host = str(buf[pos:end], "utf-8")
+        m.host = buf[pos:end].tobytes().decode()
         pos = end
         at = "port"
         (m.port,) = _read_i(buf, pos)
@@ -631,7 +631,7 @@ def _read_metadata_response_broker_v1(buf: memoryview, pos: int, limit: int) -> 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.host = str(buf[pos:end], "utf-8")
+        m.host = buf[pos:end].tobytes().decode()
         pos = end
         at = "port"
         (m.port, n2) = _read_ih(buf, pos)
@@ -643,7 +643,7 @@ def _read_metadata_response_broker_v1(buf: memoryview, pos: int, limit: int) -> 
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.rack = str(buf[pos:end], "utf-8")
+            m.rack = buf[pos:end].tobytes().decode()
             pos = end
         return m, pos
     except FAULTS as fault:
@@ -664,7 +664,7 @@ def _read_metadata_response_broker_v9(buf: memoryview, pos: int, limit: int) -> 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.host = str(buf[pos:end], "utf-8")
+        m.host = buf[pos:end].tobytes().decode()
         pos = end
         at = "port"
         (m.port, n2) = _read_iB(buf, pos)
@@ -679,7 +679,7 @@ def _read_metadata_response_broker_v9(buf: memoryview, pos: int, limit: int) -> 
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.rack = str(buf[pos:end], "utf-8")
+            m.rack = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -839,7 +839,7 @@ def _read_metadata_response_topic_v0(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -869,7 +869,7 @@ def _read_metadata_response_topic_v1(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "is_internal"
         (m.is_internal, n2) = _read_oi(buf, pos)
@@ -900,7 +900,7 @@ def _read_metadata_response_topic_v5(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "is_internal"
         (m.is_internal, n2) = _read_oi(buf, pos)
@@ -931,7 +931,7 @@ def _read_metadata_response_topic_v7(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "is_internal"
         (m.is_internal, n2) = _read_oi(buf, pos)
@@ -961,7 +961,7 @@ def _read_metadata_response_topic_v8(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "is_internal"
         (m.is_internal, n2) = _read_oi(buf, pos)
@@ -997,7 +997,7 @@ def _read_metadata_response_topic_v9(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "is_internal"
         (m.is_internal, n2) = _read_oB(buf, pos)
@@ -1038,7 +1038,7 @@ def _read_metadata_response_topic_v10(buf: memoryview, pos: int, limit: int) -> 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "topic_id"
         (m.topic_id, m.is_internal, n2) = _read_16soB(buf, pos)
@@ -1082,7 +1082,7 @@ def _read_metadata_response_topic_v12(buf: memoryview, pos: int, limit: int) -> 
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.name = str(buf[pos:end], "utf-8")
+            m.name = buf[pos:end].tobytes().decode()
             pos = end
         at = "topic_id"
         (m.topic_id, m.is_internal, n2) = _read_16soB(buf, pos)
@@ -1203,7 +1203,7 @@ def _read_metadata_response_v2(buf: memoryview, pos: int, limit: int) -> tuple[M
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.cluster_id = str(buf[pos:end], "utf-8")
+            m.cluster_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "controller_id"
         (m.controller_id, n4) = _read_ii(buf, pos)
@@ -1247,7 +1247,7 @@ def _read_metadata_response_v3(buf: memoryview, pos: int, limit: int) -> tuple[M
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.cluster_id = str(buf[pos:end], "utf-8")
+            m.cluster_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "controller_id"
         (m.controller_id, n4) = _read_ii(buf, pos)
@@ -1291,7 +1291,7 @@ def _read_metadata_response_v5(buf: memoryview, pos: int, limit: int) -> tuple[M
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.cluster_id = str(buf[pos:end], "utf-8")
+            m.cluster_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "controller_id"
         (m.controller_id, n4) = _read_ii(buf, pos)
@@ -1335,7 +1335,7 @@ def _read_metadata_response_v7(buf: memoryview, pos: int, limit: int) -> tuple[M
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.cluster_id = str(buf[pos:end], "utf-8")
+            m.cluster_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "controller_id"
         (m.controller_id, n4) = _read_ii(buf, pos)
@@ -1378,7 +1378,7 @@ def _read_metadata_response_v8(buf: memoryview, pos: int, limit: int) -> tuple[M
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.cluster_id = str(buf[pos:end], "utf-8")
+            m.cluster_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "controller_id"
         (m.controller_id, n4) = _read_ii(buf, pos)
@@ -1430,7 +1430,7 @@ def _read_metadata_response_v9(buf: memoryview, pos: int, limit: int) -> tuple[M
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.cluster_id = str(buf[pos:end], "utf-8")
+            m.cluster_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "controller_id"
         (m.controller_id, n4) = _read_iB(buf, pos)
@@ -1488,7 +1488,7 @@ def _read_metadata_response_v10(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.cluster_id = str(buf[pos:end], "utf-8")
+            m.cluster_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "controller_id"
         (m.controller_id, n4) = _read_iB(buf, pos)
@@ -1547,7 +1547,7 @@ def _read_metadata_response_v11(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.cluster_id = str(buf[pos:end], "utf-8")
+            m.cluster_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "controller_id"
         (m.controller_id, n4) = _read_iB(buf, pos)
@@ -1605,7 +1605,7 @@ def _read_metadata_response_v12(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.cluster_id = str(buf[pos:end], "utf-8")
+            m.cluster_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "controller_id"
         (m.controller_id, n4) = _read_iB(buf, pos)
@@ -1662,7 +1662,7 @@ def _read_metadata_response_v13(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.cluster_id = str(buf[pos:end], "utf-8")
+            m.cluster_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "controller_id"
         (m.controller_id, n4) = _read_iB(buf, pos)

@@ -176,7 +176,7 @@ def _read_offset_commit_request_partition_v2(buf: memoryview, pos: int, limit: i
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.committed_metadata = str(buf[pos:end], "utf-8")
+            m.committed_metadata = buf[pos:end].tobytes().decode()
             pos = end
         return m, pos
     except FAULTS as fault:
@@ -197,7 +197,7 @@ def _read_offset_commit_request_partition_v6(buf: memoryview, pos: int, limit: i
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.committed_metadata = str(buf[pos:end], "utf-8")
+            m.committed_metadata = buf[pos:end].tobytes().decode()
             pos = end
         return m, pos
     except FAULTS as fault:
@@ -221,7 +221,7 @@ def _read_offset_commit_request_partition_v8(buf: memoryview, pos: int, limit: i
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.committed_metadata = str(buf[pos:end], "utf-8")
+            m.committed_metadata = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -244,7 +244,7 @@ def _read_offset_commit_request_topic_v2(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -272,7 +272,7 @@ def _read_offset_commit_request_topic_v6(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -303,7 +303,7 @@ def _read_offset_commit_request_topic_v8(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         n2 = buf[pos]
@@ -368,7 +368,7 @@ def _read_offset_commit_request_v2(buf: memoryview, pos: int, limit: int) -> tup
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "generation_id_or_member_epoch"
         (m.generation_id_or_member_epoch, n2) = _read_ih(buf, pos)
@@ -377,7 +377,7 @@ def _read_offset_commit_request_v2(buf: memoryview, pos: int, limit: int) -> tup
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "retention_time_ms"
         (m.retention_time_ms, n3) = _read_qi(buf, pos)
@@ -407,7 +407,7 @@ def _read_offset_commit_request_v5(buf: memoryview, pos: int, limit: int) -> tup
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "generation_id_or_member_epoch"
         (m.generation_id_or_member_epoch, n2) = _read_ih(buf, pos)
@@ -416,7 +416,7 @@ def _read_offset_commit_request_v5(buf: memoryview, pos: int, limit: int) -> tup
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "topics"
         (n3,) = _read_i(buf, pos)
@@ -445,7 +445,7 @@ def _read_offset_commit_request_v6(buf: memoryview, pos: int, limit: int) -> tup
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "generation_id_or_member_epoch"
         (m.generation_id_or_member_epoch, n2) = _read_ih(buf, pos)
@@ -454,7 +454,7 @@ def _read_offset_commit_request_v6(buf: memoryview, pos: int, limit: int) -> tup
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "topics"
         (n3,) = _read_i(buf, pos)
@@ -482,7 +482,7 @@ def _read_offset_commit_request_v7(buf: memoryview, pos: int, limit: int) -> tup
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "generation_id_or_member_epoch"
         (m.generation_id_or_member_epoch, n2) = _read_ih(buf, pos)
@@ -491,7 +491,7 @@ def _read_offset_commit_request_v7(buf: memoryview, pos: int, limit: int) -> tup
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         (n3,) = _read_h(buf, pos)
@@ -502,7 +502,7 @@ def _read_offset_commit_request_v7(buf: memoryview, pos: int, limit: int) -> tup
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "topics"
         (n4,) = _read_i(buf, pos)
@@ -533,7 +533,7 @@ def _read_offset_commit_request_v8(buf: memoryview, pos: int, limit: int) -> tup
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "generation_id_or_member_epoch"
         (m.generation_id_or_member_epoch, n2) = _read_iB(buf, pos)
@@ -545,7 +545,7 @@ def _read_offset_commit_request_v8(buf: memoryview, pos: int, limit: int) -> tup
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         n3 = buf[pos]
@@ -559,7 +559,7 @@ def _read_offset_commit_request_v8(buf: memoryview, pos: int, limit: int) -> tup
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "topics"
         n4 = buf[pos]
@@ -598,7 +598,7 @@ def _read_offset_commit_request_v10(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "generation_id_or_member_epoch"
         (m.generation_id_or_member_epoch, n2) = _read_iB(buf, pos)
@@ -610,7 +610,7 @@ def _read_offset_commit_request_v10(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         n3 = buf[pos]
@@ -624,7 +624,7 @@ def _read_offset_commit_request_v10(buf: memoryview, pos: int, limit: int) -> tu
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "topics"
         n4 = buf[pos]
@@ -897,7 +897,7 @@ def _read_offset_commit_response_topic_v2(buf: memoryview, pos: int, limit: int)
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -928,7 +928,7 @@ def _read_offset_commit_response_topic_v8(buf: memoryview, pos: int, limit: int)
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         n2 = buf[pos]

@@ -139,7 +139,7 @@ def _read_offset_delete_request_topic_v0(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -166,7 +166,7 @@ def _read_offset_delete_request_v0(buf: memoryview, pos: int, limit: int) -> tup
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "topics"
         (n2,) = _read_i(buf, pos)
@@ -245,7 +245,7 @@ def _read_offset_delete_response_topic_v0(buf: memoryview, pos: int, limit: int)
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)

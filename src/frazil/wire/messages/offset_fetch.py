@@ -250,7 +250,7 @@ def _read_offset_fetch_request_topic_v1(buf: memoryview, pos: int, limit: int) -
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partition_indexes"
         (n2,) = _read_i(buf, pos)
@@ -277,7 +277,7 @@ def _read_offset_fetch_request_topic_v6(buf: memoryview, pos: int, limit: int) -
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partition_indexes"
         n2 = buf[pos]
@@ -313,7 +313,7 @@ def _read_offset_fetch_request_topics_v8(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partition_indexes"
         n2 = buf[pos]
@@ -376,7 +376,7 @@ def _read_offset_fetch_request_group_v8(buf: memoryview, pos: int, limit: int) -
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "topics"
         n2 = buf[pos]
@@ -417,7 +417,7 @@ def _read_offset_fetch_request_group_v9(buf: memoryview, pos: int, limit: int) -
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "member_id"
         n2 = buf[pos]
@@ -431,7 +431,7 @@ def _read_offset_fetch_request_group_v9(buf: memoryview, pos: int, limit: int) -
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.member_id = str(buf[pos:end], "utf-8")
+            m.member_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "member_epoch"
         (m.member_epoch, n3) = _read_iB(buf, pos)
@@ -473,7 +473,7 @@ def _read_offset_fetch_request_group_v10(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "member_id"
         n2 = buf[pos]
@@ -487,7 +487,7 @@ def _read_offset_fetch_request_group_v10(buf: memoryview, pos: int, limit: int) 
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.member_id = str(buf[pos:end], "utf-8")
+            m.member_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "member_epoch"
         (m.member_epoch, n3) = _read_iB(buf, pos)
@@ -528,7 +528,7 @@ def _read_offset_fetch_request_v1(buf: memoryview, pos: int, limit: int) -> tupl
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "topics"
         (n2,) = _read_i(buf, pos)
@@ -557,7 +557,7 @@ def _read_offset_fetch_request_v2(buf: memoryview, pos: int, limit: int) -> tupl
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "topics"
         (n2,) = _read_i(buf, pos)
@@ -592,7 +592,7 @@ def _read_offset_fetch_request_v6(buf: memoryview, pos: int, limit: int) -> tupl
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "topics"
         n2 = buf[pos]
@@ -634,7 +634,7 @@ def _read_offset_fetch_request_v7(buf: memoryview, pos: int, limit: int) -> tupl
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "topics"
         n2 = buf[pos]
@@ -970,7 +970,7 @@ def _read_offset_fetch_response_partition_v1(buf: memoryview, pos: int, limit: i
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.metadata = str(buf[pos:end], "utf-8")
+            m.metadata = buf[pos:end].tobytes().decode()
             pos = end
         at = "error_code"
         (m.error_code,) = _read_h(buf, pos)
@@ -994,7 +994,7 @@ def _read_offset_fetch_response_partition_v5(buf: memoryview, pos: int, limit: i
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.metadata = str(buf[pos:end], "utf-8")
+            m.metadata = buf[pos:end].tobytes().decode()
             pos = end
         at = "error_code"
         (m.error_code,) = _read_h(buf, pos)
@@ -1021,7 +1021,7 @@ def _read_offset_fetch_response_partition_v6(buf: memoryview, pos: int, limit: i
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.metadata = str(buf[pos:end], "utf-8")
+            m.metadata = buf[pos:end].tobytes().decode()
             pos = end
         at = "error_code"
         (m.error_code, n) = _read_hB(buf, pos)
@@ -1044,7 +1044,7 @@ def _read_offset_fetch_response_topic_v1(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -1071,7 +1071,7 @@ def _read_offset_fetch_response_topic_v5(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -1101,7 +1101,7 @@ def _read_offset_fetch_response_topic_v6(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         n2 = buf[pos]
@@ -1143,7 +1143,7 @@ def _read_offset_fetch_response_partitions_v8(buf: memoryview, pos: int, limit: 
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.metadata = str(buf[pos:end], "utf-8")
+            m.metadata = buf[pos:end].tobytes().decode()
             pos = end
         at = "error_code"
         (m.error_code, n) = _read_hB(buf, pos)
@@ -1170,7 +1170,7 @@ def _read_offset_fetch_response_topics_v8(buf: memoryview, pos: int, limit: int)
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         n2 = buf[pos]
@@ -1237,7 +1237,7 @@ def _read_offset_fetch_response_group_v8(buf: memoryview, pos: int, limit: int) 
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "topics"
         n2 = buf[pos]
@@ -1276,7 +1276,7 @@ def _read_offset_fetch_response_group_v10(buf: memoryview, pos: int, limit: int)
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "topics"
         n2 = buf[pos]

@@ -175,7 +175,7 @@ def _read_offset_for_leader_topic_v2(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -205,7 +205,7 @@ def _read_offset_for_leader_topic_v4(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         n2 = buf[pos]
@@ -410,7 +410,7 @@ def _read_offset_for_leader_topic_result_v2(buf: memoryview, pos: int, limit: in
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         (n2,) = _read_i(buf, pos)
@@ -440,7 +440,7 @@ def _read_offset_for_leader_topic_result_v4(buf: memoryview, pos: int, limit: in
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.topic = str(buf[pos:end], "utf-8")
+        m.topic = buf[pos:end].tobytes().decode()
         pos = end
         at = "partitions"
         n2 = buf[pos]

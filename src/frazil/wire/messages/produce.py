@@ -288,7 +288,7 @@ def _read_topic_produce_data_v3(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partition_data"
         (n2,) = _read_i(buf, pos)
@@ -319,7 +319,7 @@ def _read_topic_produce_data_v9(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partition_data"
         n2 = buf[pos]
@@ -386,7 +386,7 @@ def _read_produce_request_v3(buf: memoryview, pos: int, limit: int) -> tuple[Pro
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.transactional_id = str(buf[pos:end], "utf-8")
+            m.transactional_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "acks"
         (m.acks, m.timeout_ms, n2) = _read_hii(buf, pos)
@@ -420,7 +420,7 @@ def _read_produce_request_v9(buf: memoryview, pos: int, limit: int) -> tuple[Pro
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.transactional_id = str(buf[pos:end], "utf-8")
+            m.transactional_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "acks"
         (m.acks, m.timeout_ms, n2) = _read_hiB(buf, pos)
@@ -462,7 +462,7 @@ def _read_produce_request_v13(buf: memoryview, pos: int, limit: int) -> tuple[Pr
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.transactional_id = str(buf[pos:end], "utf-8")
+            m.transactional_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "acks"
         (m.acks, m.timeout_ms, n2) = _read_hiB(buf, pos)
@@ -625,7 +625,7 @@ def _read_batch_index_and_error_message_v8(buf: memoryview, pos: int, limit: int
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.batch_index_error_message = str(buf[pos:end], "utf-8")
+            m.batch_index_error_message = buf[pos:end].tobytes().decode()
             pos = end
         return m, pos
     except FAULTS as fault:
@@ -649,7 +649,7 @@ def _read_batch_index_and_error_message_v9(buf: memoryview, pos: int, limit: int
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.batch_index_error_message = str(buf[pos:end], "utf-8")
+            m.batch_index_error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -732,7 +732,7 @@ def _read_partition_produce_response_v8(buf: memoryview, pos: int, limit: int) -
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         return m, pos
     except FAULTS as fault:
@@ -770,7 +770,7 @@ def _read_partition_produce_response_v9(buf: memoryview, pos: int, limit: int) -
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -813,7 +813,7 @@ def _read_partition_produce_response_v10(buf: memoryview, pos: int, limit: int) 
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]
@@ -850,7 +850,7 @@ def _read_topic_produce_response_v3(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partition_responses"
         (n2,) = _read_i(buf, pos)
@@ -878,7 +878,7 @@ def _read_topic_produce_response_v5(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partition_responses"
         (n2,) = _read_i(buf, pos)
@@ -906,7 +906,7 @@ def _read_topic_produce_response_v8(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partition_responses"
         (n2,) = _read_i(buf, pos)
@@ -937,7 +937,7 @@ def _read_topic_produce_response_v9(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partition_responses"
         n2 = buf[pos]
@@ -976,7 +976,7 @@ def _read_topic_produce_response_v10(buf: memoryview, pos: int, limit: int) -> t
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.name = str(buf[pos:end], "utf-8")
+        m.name = buf[pos:end].tobytes().decode()
         pos = end
         at = "partition_responses"
         n2 = buf[pos]
@@ -1044,7 +1044,7 @@ def _read_node_endpoint_v10(buf: memoryview, pos: int, limit: int) -> tuple[Node
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.host = str(buf[pos:end], "utf-8")
+        m.host = buf[pos:end].tobytes().decode()
         pos = end
         at = "port"
         (m.port, n2) = _read_iB(buf, pos)
@@ -1059,7 +1059,7 @@ def _read_node_endpoint_v10(buf: memoryview, pos: int, limit: int) -> tuple[Node
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.rack = str(buf[pos:end], "utf-8")
+            m.rack = buf[pos:end].tobytes().decode()
             pos = end
         at = "tags"
         n = buf[pos]

@@ -75,7 +75,7 @@ def _read_sasl_authenticate_request_v0(buf: memoryview, pos: int, limit: int) ->
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.auth_bytes = bytes(buf[pos:end])
+        m.auth_bytes = buf[pos:end].tobytes()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -95,7 +95,7 @@ def _read_sasl_authenticate_request_v2(buf: memoryview, pos: int, limit: int) ->
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.auth_bytes = bytes(buf[pos:end])
+        m.auth_bytes = buf[pos:end].tobytes()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -153,7 +153,7 @@ def _read_sasl_authenticate_response_v0(buf: memoryview, pos: int, limit: int) -
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "auth_bytes"
         (n2,) = _read_i(buf, pos)
@@ -161,7 +161,7 @@ def _read_sasl_authenticate_response_v0(buf: memoryview, pos: int, limit: int) -
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.auth_bytes = bytes(buf[pos:end])
+        m.auth_bytes = buf[pos:end].tobytes()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -182,7 +182,7 @@ def _read_sasl_authenticate_response_v1(buf: memoryview, pos: int, limit: int) -
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "auth_bytes"
         (n2,) = _read_i(buf, pos)
@@ -190,7 +190,7 @@ def _read_sasl_authenticate_response_v1(buf: memoryview, pos: int, limit: int) -
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.auth_bytes = bytes(buf[pos:end])
+        m.auth_bytes = buf[pos:end].tobytes()
         pos = end
         at = "session_lifetime_ms"
         (m.session_lifetime_ms,) = _read_q(buf, pos)
@@ -217,7 +217,7 @@ def _read_sasl_authenticate_response_v2(buf: memoryview, pos: int, limit: int) -
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.error_message = str(buf[pos:end], "utf-8")
+            m.error_message = buf[pos:end].tobytes().decode()
             pos = end
         at = "auth_bytes"
         n2 = buf[pos]
@@ -228,7 +228,7 @@ def _read_sasl_authenticate_response_v2(buf: memoryview, pos: int, limit: int) -
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.auth_bytes = bytes(buf[pos:end])
+        m.auth_bytes = buf[pos:end].tobytes()
         pos = end
         at = "session_lifetime_ms"
         (m.session_lifetime_ms, n) = _read_qB(buf, pos)

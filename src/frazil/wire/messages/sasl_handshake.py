@@ -60,7 +60,7 @@ def _read_sasl_handshake_request_v0(buf: memoryview, pos: int, limit: int) -> tu
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.mechanism = str(buf[pos:end], "utf-8")
+        m.mechanism = buf[pos:end].tobytes().decode()
         pos = end
         return m, pos
     except FAULTS as fault:

@@ -114,7 +114,7 @@ def _read_sync_group_request_assignment_v0(buf: memoryview, pos: int, limit: int
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "assignment"
         (n2,) = _read_i(buf, pos)
@@ -122,7 +122,7 @@ def _read_sync_group_request_assignment_v0(buf: memoryview, pos: int, limit: int
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.assignment = bytes(buf[pos:end])
+        m.assignment = buf[pos:end].tobytes()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -142,7 +142,7 @@ def _read_sync_group_request_assignment_v4(buf: memoryview, pos: int, limit: int
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "assignment"
         n2 = buf[pos]
@@ -153,7 +153,7 @@ def _read_sync_group_request_assignment_v4(buf: memoryview, pos: int, limit: int
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.assignment = bytes(buf[pos:end])
+        m.assignment = buf[pos:end].tobytes()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -178,7 +178,7 @@ def _read_sync_group_request_v0(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "generation_id"
         (m.generation_id, n2) = _read_ih(buf, pos)
@@ -187,7 +187,7 @@ def _read_sync_group_request_v0(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "assignments"
         (n3,) = _read_i(buf, pos)
@@ -216,7 +216,7 @@ def _read_sync_group_request_v3(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "generation_id"
         (m.generation_id, n2) = _read_ih(buf, pos)
@@ -225,7 +225,7 @@ def _read_sync_group_request_v3(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         (n3,) = _read_h(buf, pos)
@@ -236,7 +236,7 @@ def _read_sync_group_request_v3(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "assignments"
         (n4,) = _read_i(buf, pos)
@@ -268,7 +268,7 @@ def _read_sync_group_request_v4(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "generation_id"
         (m.generation_id, n2) = _read_iB(buf, pos)
@@ -280,7 +280,7 @@ def _read_sync_group_request_v4(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         n3 = buf[pos]
@@ -294,7 +294,7 @@ def _read_sync_group_request_v4(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "assignments"
         n4 = buf[pos]
@@ -332,7 +332,7 @@ def _read_sync_group_request_v5(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.group_id = str(buf[pos:end], "utf-8")
+        m.group_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "generation_id"
         (m.generation_id, n2) = _read_iB(buf, pos)
@@ -344,7 +344,7 @@ def _read_sync_group_request_v5(buf: memoryview, pos: int, limit: int) -> tuple[
         end = pos + n2
         if n2 < 0 or end > limit:
             raise bad_length(n2, limit - pos)
-        m.member_id = str(buf[pos:end], "utf-8")
+        m.member_id = buf[pos:end].tobytes().decode()
         pos = end
         at = "group_instance_id"
         n3 = buf[pos]
@@ -358,7 +358,7 @@ def _read_sync_group_request_v5(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n3
             if n3 < 0 or end > limit:
                 raise bad_length(n3, limit - pos)
-            m.group_instance_id = str(buf[pos:end], "utf-8")
+            m.group_instance_id = buf[pos:end].tobytes().decode()
             pos = end
         at = "protocol_type"
         n4 = buf[pos]
@@ -372,7 +372,7 @@ def _read_sync_group_request_v5(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n4
             if n4 < 0 or end > limit:
                 raise bad_length(n4, limit - pos)
-            m.protocol_type = str(buf[pos:end], "utf-8")
+            m.protocol_type = buf[pos:end].tobytes().decode()
             pos = end
         at = "protocol_name"
         n5 = buf[pos]
@@ -386,7 +386,7 @@ def _read_sync_group_request_v5(buf: memoryview, pos: int, limit: int) -> tuple[
             end = pos + n5
             if n5 < 0 or end > limit:
                 raise bad_length(n5, limit - pos)
-            m.protocol_name = str(buf[pos:end], "utf-8")
+            m.protocol_name = buf[pos:end].tobytes().decode()
             pos = end
         at = "assignments"
         n6 = buf[pos]
@@ -558,7 +558,7 @@ def _read_sync_group_response_v0(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.assignment = bytes(buf[pos:end])
+        m.assignment = buf[pos:end].tobytes()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -578,7 +578,7 @@ def _read_sync_group_response_v1(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.assignment = bytes(buf[pos:end])
+        m.assignment = buf[pos:end].tobytes()
         pos = end
         return m, pos
     except FAULTS as fault:
@@ -601,7 +601,7 @@ def _read_sync_group_response_v4(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n1
         if n1 < 0 or end > limit:
             raise bad_length(n1, limit - pos)
-        m.assignment = bytes(buf[pos:end])
+        m.assignment = buf[pos:end].tobytes()
         pos = end
         at = "tags"
         n = buf[pos]
@@ -630,7 +630,7 @@ def _read_sync_group_response_v5(buf: memoryview, pos: int, limit: int) -> tuple
             end = pos + n1
             if n1 < 0 or end > limit:
                 raise bad_length(n1, limit - pos)
-            m.protocol_type = str(buf[pos:end], "utf-8")
+            m.protocol_type = buf[pos:end].tobytes().decode()
             pos = end
         at = "protocol_name"
         n2 = buf[pos]
@@ -644,7 +644,7 @@ def _read_sync_group_response_v5(buf: memoryview, pos: int, limit: int) -> tuple
             end = pos + n2
             if n2 < 0 or end > limit:
                 raise bad_length(n2, limit - pos)
-            m.protocol_name = str(buf[pos:end], "utf-8")
+            m.protocol_name = buf[pos:end].tobytes().decode()
             pos = end
         at = "assignment"
         n3 = buf[pos]
@@ -655,7 +655,7 @@ def _read_sync_group_response_v5(buf: memoryview, pos: int, limit: int) -> tuple
         end = pos + n3
         if n3 < 0 or end > limit:
             raise bad_length(n3, limit - pos)
-        m.assignment = bytes(buf[pos:end])
+        m.assignment = buf[pos:end].tobytes()
         pos = end
         at = "tags"
         n = buf[pos]
