@@ -80,7 +80,7 @@ def _decompress_stream(codec: Codec, data: bytes, bytes_max: int) -> bytes:
 
     A frame's declared size is never believed: Java writes none, and a hostile one can lie.
     """
-    size = min(bytes_max, max(_FIRST_GUESS_BYTES, 4 * len(data)))
+    size = min(bytes_max, max(_FIRST_GUESS_BYTES, 16 * len(data)))
     while True:
         buffer = bytearray(size)
         try:
