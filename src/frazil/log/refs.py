@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from frazil.kit.errors import Refused
 from frazil.kit.names import PartitionKey
 
 
@@ -20,6 +21,8 @@ class Ref:
     max_timestamp_ms: int
     sealed: bool
     """False: bundle bytes, whose batches carry no offsets yet and must pass ``records.patch`` (R31)."""
+    object_bytes: int
+    """Size of the whole object, so that a reader can decide to take all of it (R12)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,3 +51,21 @@ class Want:
     key: PartitionKey
     offset: int
     bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetAt:
+    """A record found by time."""
+
+    offset: int
+    timestamp_ms: int
+
+
+class OffsetOutOfRange(Refused):
+    """The offset is outside ``bounds``, which were read linearizably (R08)."""
+
+    def __init__(self, key: PartitionKey, offset: int, bounds: Bounds) -> None:
+        super().__init__(f"offset {offset} of {key} is outside [{bounds.start}, {bounds.end}]")
+        self.key = key
+        self.offset = offset
+        self.bounds = bounds

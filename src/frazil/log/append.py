@@ -1,0 +1,315 @@
+"""The write side: requests wait together, become one bundle, and get their offsets in one transaction (DESIGN D1, R03, R13).
+
+Three kinds of task, all owned by ``Appender.run``: one cuts flushes, one per flush stores its bundle, one sequences stored
+flushes strictly in the order they were cut. A slot is held from cut to sequenced, so slow storage and slow metadata both make
+the next flush larger instead of making more of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from frazil.kit.chance import Chance, UlidSource
+from frazil.kit.clock import Clock
+from frazil.kit.errors import Bug, Conflict, OutcomeUnknown, Refused, RetryLater
+from frazil.kit.faultpoints import FaultPoints
+from frazil.log.cache import BlockCache
+from frazil.log.commit import BundleLost, CommitCounts, Sequencer, SequencerDeps, refusal
+from frazil.log.flush import Appended, AppendFault, AppendRun, FaultKind, Flush, Outcome, Request, Suspects, drop_suspects, gather
+from frazil.log.gate import Gate
+from frazil.log.index import LogIndex
+from frazil.log.pause import pause
+from frazil.metadata.port import MetadataStore
+from frazil.objects.port import ObjectStore
+from frazil.segments.keys import bundle_key
+
+__all__ = ["AppendDeps", "AppendFault", "AppendRun", "Appended", "Appender", "FaultKind", "FlushPolicy", "Outcome"]
+
+BATCHES_MAX: Final = 3072
+"""Batches per flush, so that its producer deltas fit a transaction (R10)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushPolicy:
+    """When to cut and how hard to try (R13). Defaults are those of file and memory stores; S3 balanced is 40 ms × 4."""
+
+    interval_ms: int = 0
+    """Least time between two cuts."""
+    inflight: int = 2
+    """Flushes between cut and sequenced."""
+    bytes_max: int = 8 * 1024 * 1024
+    """A flush this large is cut before its time; a larger one is cut only for one larger request."""
+    buffer_bytes_max: int = 64 * 1024 * 1024
+    """Bytes accepted and not answered; above it ``append`` waits."""
+    put_tries: int = 5
+    put_deadline_ms: int = 10_000
+    """For one try."""
+    commit_deadline_ms: int = 20_000
+    """After it runs that are surely not in the log are given up. One whose fate is unknown is never given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendDeps:
+    """What an appender works with. With ``cache``, fresh bundles can be read from memory."""
+
+    store: MetadataStore
+    objects: ObjectStore
+    index: LogIndex
+    clock: Clock
+    chance: Chance
+    faults: FaultPoints
+    cache: BlockCache | None = None
+
+
+class Appender:
+    """One per broker. ``run`` must be running for ``append`` to return."""
+
+    def __init__(self, deps: AppendDeps, policy: FlushPolicy) -> None:
+        self._deps = deps
+        self._policy = policy
+        self._ulids = UlidSource(deps.chance)
+        self._sequencer = Sequencer(
+            SequencerDeps(
+                store=deps.store,
+                index=deps.index,
+                clock=deps.clock,
+                chance=deps.chance,
+                faults=deps.faults,
+                replace=self._replace,
+                deadline_ms=policy.commit_deadline_ms,
+            )
+        )
+        self._buffer: deque[Request] = deque()
+        self._buffered_bytes = 0
+        self._gate = Gate(policy.buffer_bytes_max)
+        self._queue: deque[Flush] = deque()
+        self._deciding: list[Flush] = []
+        self._slots = policy.inflight
+        self._last_cut_ms = -1e18
+        self._work = asyncio.Event()
+        self._news = asyncio.Event()
+        self._closing = False
+        self._tasks: asyncio.TaskGroup | None = None
+
+    @property
+    def counts(self) -> CommitCounts:
+        """What the sequencer did so far."""
+        return self._sequencer.counts
+
+    async def append(self, runs: Sequence[AppendRun]) -> tuple[Outcome, ...]:
+        """Appends ``runs`` and returns their outcomes, in order, when each is durable and has its offset, or is refused.
+
+        Waits first while ``buffer_bytes_max`` bytes are unanswered. Cancelling the call does not take the runs back. Raises
+        OutcomeUnknown when ``run`` ends in the middle.
+        """
+        if not runs:
+            return ()
+        size = sum(len(run.data) for run in runs)
+        await self._gate.enter(size)
+        if self._closing:
+            self._gate.leave(size)
+            return tuple(refusal("this broker is stopping") for _ in runs)
+        request = Request(runs, asyncio.get_running_loop().create_future())
+        request.future.add_done_callback(lambda _: self._gate.leave(size))
+        self._buffer.append(request)
+        self._buffered_bytes += size
+        self._work.set()
+        return await asyncio.shield(request.future)
+
+    async def run(self) -> None:
+        """Cuts, stores and sequences until ``close``; raises what makes that impossible (Corrupt, Bug, an armed fault)."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                self._tasks.create_task(self._cut_all(), name="log-cut")
+                self._tasks.create_task(self._sequence_all(), name="log-sequence")
+        finally:
+            self._closing = True
+            self._abandon()
+
+    async def close(self) -> None:
+        """Takes no more runs and waits until those taken are answered; then ``run`` returns."""
+        self._closing = True
+        self._work.set()
+        self._news.set()
+        waiting = [request.future for request in self._unanswered()]
+        if waiting:
+            await asyncio.wait(waiting)
+
+    async def _cut_all(self) -> None:
+        while not (self._closing and not self._buffer):
+            await self._until_due()
+            if not self._buffer:
+                continue
+            flush = self._cut()
+            if flush.bundle is None:
+                continue
+            self._slots -= 1
+            self._queue.append(flush)
+            flush.stored = self._spawn(flush)
+        self._news.set()
+
+    async def _until_due(self) -> None:
+        """Until there is something to cut, a slot to do it, and the interval is over or the flush is full (R13)."""
+        while True:
+            self._work.clear()
+            wait_ms = self._last_cut_ms + self._policy.interval_ms - self._deps.clock.monotonic_ms()
+            due = wait_ms <= 0 or self._buffered_bytes >= self._policy.bytes_max or self._closing
+            if (self._buffer and self._slots > 0 and due) or (self._closing and not self._buffer):
+                return
+            if self._buffer and self._slots > 0:
+                await _wait(self._work, wait_ms)
+            else:
+                await self._work.wait()
+
+    def _cut(self) -> Flush:
+        requests: list[Request] = []
+        size = batches = 0
+        while self._buffer:
+            request = self._buffer[0]
+            count = sum(len(part.run.batches) for part in request.parts)
+            if requests and (size + request.size_bytes > self._policy.bytes_max or batches + count > BATCHES_MAX):
+                break
+            requests.append(self._buffer.popleft())
+            size += request.size_bytes
+            batches += count
+        self._buffered_bytes -= size
+        self._last_cut_ms = self._deps.clock.monotonic_ms()
+        now_ms = self._deps.clock.now_ms()
+        return gather(requests, ulid=self._new_ulid(), created_ms=now_ms, shards=len(self._deps.index.state.shards))
+
+    def _new_ulid(self, floor_ms: int = 0) -> str:
+        """Above every one before and, so that a slow clock cannot hold us below it for ever, above the horizon (R01)."""
+        return self._ulids.next(max(self._deps.clock.now_ms(), self._sequencer.horizon_ms + 1, floor_ms + 1))
+
+    def _spawn(self, flush: Flush) -> asyncio.Task[None]:
+        if self._tasks is None:
+            raise Bug("a flush was cut while the appender does not run")
+        task = self._tasks.create_task(self._store(flush), name=f"log-store-{flush.ulid}")
+        task.add_done_callback(lambda _: self._news.set())
+        return task
+
+    async def _store(self, flush: Flush) -> None:
+        try:
+            await self._put(flush)
+        except BundleLost as error:
+            flush.why_failed = str(error)
+
+    async def _put(self, flush: Flush) -> None:
+        """Stores the bundle; raises BundleLost when that is given up. Deadline and retries are ours (R25)."""
+        bundle = flush.bundle
+        if bundle is None:
+            raise Bug("a flush without bytes cannot be stored")
+        self._deps.faults.reach("B1")
+        unknown = False
+        for tried in range(self._policy.put_tries):
+            key = bundle_key(flush.ulid)
+            try:
+                async with asyncio.timeout(self._policy.put_deadline_ms / 1000):
+                    await self._deps.objects.put_if_absent(key, [memoryview(chunk) for chunk in bundle.chunks])
+                    break
+            except Conflict:
+                if unknown and await self._is_ours(key, flush):
+                    break
+                flush.ulid = self._new_ulid()
+                unknown = False
+            except (OutcomeUnknown, TimeoutError) as error:
+                unknown = True
+                await self._before_retry(tried, error)
+            except RetryLater as error:
+                await self._before_retry(tried, error)
+            except Refused as error:
+                raise BundleLost(f"the object store refuses the bundle: {error}") from error
+        else:
+            raise BundleLost(f"the bundle could not be stored in {self._policy.put_tries} tries")
+        if self._deps.cache is not None:
+            self._deps.cache.keep(bundle_key(flush.ulid), bundle.chunks, bundle.size_bytes)
+
+    async def _before_retry(self, tried: int, error: Exception) -> None:
+        if tried + 1 < self._policy.put_tries:
+            await pause(error.after_ms if isinstance(error, RetryLater) else 1, self._deps.chance)
+
+    async def _is_ours(self, key: str, flush: Flush) -> bool:
+        """After a lost answer: is the object that is there the one we sent?"""
+        bundle = flush.bundle
+        if bundle is None:
+            return False
+        crc = 0
+        for chunk in bundle.chunks:
+            crc = crc32c(chunk, crc)
+        try:
+            found = await self._deps.objects.get(key)
+        except RetryLater:
+            return False  # a new ULID is always right; this bundle is then an orphan
+        return len(found) == bundle.size_bytes and crc32c(found) == crc
+
+    async def _replace(self, flush: Flush, floor_ms: int) -> None:
+        """R01: the horizon has passed the bundle; the same bytes go to a new place."""
+        flush.ulid = self._new_ulid(floor_ms)
+        await self._put(flush)
+
+    async def _sequence_all(self) -> None:
+        while True:
+            ready = self._take_ready()
+            if ready:
+                await self._decide(ready)
+            elif self._closing and not self._queue and not self._buffer:
+                return
+            else:
+                self._news.clear()
+                await self._news.wait()
+
+    def _take_ready(self) -> list[Flush]:
+        """The stored flushes at the front of the queue: nothing overtakes an undecided one (R03). A failed one comes alone."""
+        ready: list[Flush] = []
+        while self._queue:
+            flush = self._queue[0]
+            if flush.stored is None or not flush.stored.done() or (ready and flush.why_failed):
+                break
+            ready.append(self._queue.popleft())
+            if flush.why_failed:
+                break
+        return ready
+
+    async def _decide(self, ready: list[Flush]) -> None:
+        self._deciding = ready
+        if ready[0].why_failed:
+            suspects = self._sequencer.give_up(ready, ready[0].why_failed)
+        else:
+            self._deps.faults.reach("B3")
+            suspects = await self._sequencer.decide(ready)
+        if suspects:
+            self._fail_followers(suspects)
+        self._deciding = []
+        self._slots += len(ready)
+        self._work.set()
+
+    def _fail_followers(self, suspects: Suspects) -> None:
+        """R03: what waits behind a failed run of the same producer fails with it, retriably."""
+        parts = [part for flush in self._queue for request in flush.requests for part in request.parts]
+        parts += [part for request in self._buffer for part in request.parts]
+        drop_suspects(parts, suspects, "an earlier run of this producer failed")
+
+    def _abandon(self) -> None:
+        """The end, by close or by force: callers without an answer learn that they get none."""
+        for request in self._unanswered():
+            request.future.set_exception(OutcomeUnknown("the appender stopped before the run was decided"))
+            request.future.exception()  # seen: the caller may be gone
+        self._buffer.clear()
+
+    def _unanswered(self) -> list[Request]:
+        waiting = [request for flush in (*self._deciding, *self._queue) for request in flush.requests]
+        return [request for request in (*waiting, *self._buffer) if not request.future.done()]
+
+
+async def _wait(event: asyncio.Event, timeout_ms: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await event.wait()
+    except TimeoutError:
+        return

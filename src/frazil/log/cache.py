@@ -1,0 +1,94 @@
+"""Bytes of objects in memory, bounded: whole small objects, read once for everybody who wants them (R12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from frazil.kit.errors import Corrupt
+from frazil.objects.port import ObjectStore
+from frazil.records import Batch
+
+
+class Block:
+    """The bytes ``[start, start + len(data))`` of one object. ``checked`` keeps what a check of a run in it found."""
+
+    __slots__ = ("checked", "data", "start")
+
+    def __init__(self, data: bytes, start: int) -> None:
+        self.data = data
+        self.start = start
+        self.checked: dict[tuple[int, int], list[Batch]] = {}
+
+    def view(self, position: int, length: int, *, where: str) -> memoryview:
+        """Bytes of the object at ``position``. Raises Corrupt when the object is too short for them."""
+        at = position - self.start
+        if at < 0 or at + length > len(self.data):
+            raise Corrupt(f"{length} bytes at {position} are not in the {len(self.data)} read from {self.start}", where=where)
+        return memoryview(self.data)[at : at + length]
+
+
+class BlockCache:
+    """Whole objects of up to ``whole_bytes_max`` bytes, least recently used out first, ``bytes_max`` bytes in all."""
+
+    def __init__(self, bytes_max: int, *, whole_bytes_max: int = 8 * 1024 * 1024) -> None:
+        self.whole_bytes_max = min(whole_bytes_max, bytes_max)
+        self._bytes_max = bytes_max
+        self._blocks: OrderedDict[str, Block] = OrderedDict()
+        self._loading: dict[str, asyncio.Task[Block]] = {}
+        self.held_bytes = 0
+
+    def keep(self, key: str, chunks: Sequence[bytes | bytearray | memoryview], size: int) -> None:
+        """Puts an object just written here, so that the tail is read from memory."""
+        if size <= self.whole_bytes_max:
+            self._put(key, Block(b"".join(chunks), 0))
+
+    def find(self, key: str) -> Block | None:
+        """The whole object if it is here."""
+        block = self._blocks.get(key)
+        if block is not None:
+            self._blocks.move_to_end(key)
+        return block
+
+    async def whole(self, objects: ObjectStore, key: str) -> Block:
+        """The whole object; callers at the same time share one read. Raises what ``get`` raises."""
+        block = self.find(key)
+        if block is not None:
+            return block
+        task = self._loading.get(key)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._load(objects, key), name=f"log-load-{key}")
+            self._loading[key] = task
+            task.add_done_callback(_retrieve)
+        return await asyncio.shield(task)
+
+    async def _load(self, objects: ObjectStore, key: str) -> Block:
+        try:
+            block = Block(await objects.get(key), 0)
+            self._put(key, block)
+            return block
+        finally:
+            del self._loading[key]
+
+    def forget(self, key: str) -> None:
+        """Drops an object whose bytes turned out to be wrong."""
+        block = self._blocks.pop(key, None)
+        if block is not None:
+            self.held_bytes -= len(block.data)
+
+    def _put(self, key: str, block: Block) -> None:
+        if len(block.data) > self._bytes_max:
+            return
+        self.forget(key)
+        self._blocks[key] = block
+        self.held_bytes += len(block.data)
+        while self.held_bytes > self._bytes_max:
+            _, old = self._blocks.popitem(last=False)
+            self.held_bytes -= len(old.data)
+
+
+def _retrieve(task: asyncio.Task[Block]) -> None:
+    """Marks an error as seen: every caller may have been cancelled meanwhile."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,192 @@
+"""What waits to be appended: requests, their parts, and the flush that takes many of them into one bundle. No I/O."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple, TypeAlias
+
+from frazil.kit.names import PartitionKey
+from frazil.log.shards import shard_of
+from frazil.records import Batch
+from frazil.segments.bundles import BuiltBundle, BundleRun, build_bundle
+
+
+class FaultKind(Enum):
+    """Why a run was not appended."""
+
+    OUT_OF_ORDER_SEQUENCE = auto()
+    INVALID_PRODUCER_EPOCH = auto()
+    DUPLICATE_SEQUENCE = auto()
+    """In the log, but so long ago that its offset is not remembered."""
+    RETRY = auto()
+    """Not appended; the same run may be sent again."""
+
+
+class AppendRun(NamedTuple):
+    """Batches of one partition from one request: ``batches`` are what ``split_batches(data)`` found."""
+
+    key: PartitionKey
+    data: bytes | bytearray | memoryview
+    batches: Sequence[Batch]
+
+
+class Appended(NamedTuple):
+    """The run is in the log from ``base_offset`` on. ``log_append_time_ms`` is -1 unless the broker stamped the batches."""
+
+    base_offset: int
+    log_start_offset: int
+    log_append_time_ms: int
+
+
+class AppendFault(NamedTuple):
+    """The run is not in the log because of ``kind``."""
+
+    kind: FaultKind
+    why: str
+
+
+Outcome: TypeAlias = Appended | AppendFault
+Suspects: TypeAlias = set[tuple[PartitionKey, int]]
+"""(partition, producer id) whose later runs must not overtake a failed one (R03); -1 stands for all without an id."""
+
+
+class Request:
+    """One ``append`` call: as many parts as it has runs, one future for all (R32)."""
+
+    __slots__ = ("future", "left", "outcomes", "parts", "size_bytes")
+
+    def __init__(self, runs: Sequence[AppendRun], future: asyncio.Future[tuple[Outcome, ...]]) -> None:
+        self.parts = [Part(self, at, run) for at, run in enumerate(runs)]
+        self.outcomes: list[Outcome | None] = [None] * len(runs)
+        self.left = len(runs)
+        self.size_bytes = sum(len(run.data) for run in runs)
+        self.future = future
+
+    def settle(self, at: int, outcome: Outcome) -> None:
+        """Outcome of run ``at``; the last one completes the future."""
+        if self.outcomes[at] is not None:
+            return
+        self.outcomes[at] = outcome
+        self.left -= 1
+        if not self.left and not self.future.done():
+            self.future.set_result(tuple(found for found in self.outcomes if found is not None))
+
+
+class Part:
+    """One run of a request and, once cut, where its bytes are in the bundle."""
+
+    __slots__ = ("at", "dropped", "position", "request", "run")
+
+    def __init__(self, request: Request, at: int, run: AppendRun) -> None:
+        self.request = request
+        self.at = at
+        self.run = run
+        self.position = -1
+        self.dropped = False
+
+    @property
+    def settled(self) -> bool:
+        """True once the run has its answer."""
+        return self.request.outcomes[self.at] is not None
+
+    def settle(self, outcome: Outcome) -> None:
+        """Answers this run."""
+        self.request.settle(self.at, outcome)
+
+    def producers(self) -> set[int]:
+        """Producer ids of its batches; -1 for those without."""
+        return {batch.producer_id for batch in self.run.batches}
+
+
+class Group:
+    """The parts of one partition in one flush, in the order they came, and their run in the bundle."""
+
+    __slots__ = ("batches", "idempotent", "key", "parts", "run")
+
+    def __init__(self, key: PartitionKey) -> None:
+        self.key = key
+        self.parts: list[Part] = []
+        self.run: BundleRun | None = None
+        self.batches = 0
+        self.idempotent = False
+        """True when some batch has a producer id: then each batch is looked at."""
+
+    def place(self, run: BundleRun) -> None:
+        """Takes the group's run in the bundle."""
+        self.run = run
+        position = run.position
+        for part in self.parts:
+            part.position = position
+            position += len(part.run.data)
+
+
+@dataclass(slots=True)
+class Flush:
+    """Requests that share one bundle. ``why_failed`` is set when its PUT failed for good."""
+
+    ulid: str
+    created_ms: int
+    requests: list[Request]
+    groups: dict[int, list[Group]]
+    """By shard; sorted by partition inside."""
+    bundle: BuiltBundle | None
+    chunk: int = 0
+    """Number of the next commit record of this bundle."""
+    stored: asyncio.Task[None] | None = None
+    why_failed: str = ""
+
+
+def gather(requests: list[Request], *, ulid: str, created_ms: int, shards: int) -> Flush:
+    """One flush of all ``requests``; parts dropped meanwhile are left out. ``bundle`` is None when nothing is left."""
+    groups: dict[PartitionKey, Group] = {}
+    for request in requests:
+        for part in request.parts:
+            if part.dropped:
+                continue
+            key = part.run.key
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = Group(key)
+            group.parts.append(part)
+            group.batches += len(part.run.batches)
+            if not group.idempotent:
+                group.idempotent = any(batch.producer_id >= 0 for batch in part.run.batches)
+    ordered = sorted(groups.values(), key=_order)
+    bundle = build_bundle([_run_of(group) for group in ordered]) if ordered else None
+    by_shard: dict[int, list[Group]] = {}
+    for group, run in zip(ordered, bundle.directory if bundle is not None else (), strict=True):
+        group.place(run)
+        by_shard.setdefault(shard_of(run.topic_id, run.partition, shards), []).append(group)
+    return Flush(ulid=ulid, created_ms=created_ms, requests=requests, groups=by_shard, bundle=bundle)
+
+
+def drop_suspects(parts: Iterable[Part], suspects: Suspects, why: str) -> None:
+    """Fails, retriably, every part with a suspect producer (R03); its other producers become suspects too."""
+    for part in parts:
+        if part.settled:
+            continue
+        key = part.run.key
+        here = {(key, producer_id) for producer_id in part.producers()}
+        if here.isdisjoint(suspects):
+            continue
+        suspects |= here
+        part.dropped = True
+        part.settle(AppendFault(FaultKind.RETRY, why))
+
+
+def _run_of(group: Group) -> tuple[PartitionKey, list[bytes | bytearray | memoryview], Sequence[Batch]]:
+    parts = group.parts
+    if len(parts) == 1:
+        run = parts[0].run
+        return group.key, [run.data], run.batches
+    batches: list[Batch] = []
+    for part in parts:
+        batches += part.run.batches
+    return group.key, [part.run.data for part in parts], batches
+
+
+def _order(group: Group) -> tuple[bytes, int]:
+    return group.key.topic_id, group.key.partition

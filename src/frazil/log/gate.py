@@ -1,0 +1,44 @@
+"""A bound on bytes that were accepted and not yet answered; who comes later waits, first come, first served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+
+class Gate:
+    """Lets bytes in up to ``bytes_max``; something larger passes alone, when nothing else is inside."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+        self.held_bytes = 0
+
+    async def enter(self, size: int) -> None:
+        """Returns when ``size`` bytes are inside; each entry needs one ``leave``."""
+        if not self._waiting and self._fits(size):
+            self.held_bytes += size
+            return
+        door: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((door, size))
+        try:
+            await door
+        except asyncio.CancelledError:
+            if door.done() and not door.cancelled():
+                self.leave(size)
+            raise
+
+    def leave(self, size: int) -> None:
+        """Gives ``size`` bytes back and lets in who fits now."""
+        self.held_bytes -= size
+        while self._waiting:
+            door, wanted = self._waiting[0]
+            if not door.done():
+                if not self._fits(wanted):
+                    return
+                self.held_bytes += wanted
+                door.set_result(None)
+            self._waiting.popleft()
+
+    def _fits(self, size: int) -> bool:
+        return not self.held_bytes or self.held_bytes + size <= self._bytes_max

@@ -1,0 +1,203 @@
+"""Gives offsets: pieces of flushes + the folded state → one planned transaction. Pure; run again whenever the state moved (R11).
+
+Offsets and verdicts are those of the shard versions in ``state``; they become true when a transaction that asserts these
+versions is applied, and mean nothing otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from frazil.kit.names import PartitionKey, TopicId
+from frazil.log.commitrecord import CommitRecord, Delta, Row, Section
+from frazil.log.flush import Appended, AppendFault, FaultKind, Flush, Group, Outcome, Part
+from frazil.log.head import HeadMark
+from frazil.log.partitions import PartitionLog
+from frazil.log.producers import SEQUENCES, ProducerState, Seen, Verdict, judge
+from frazil.log.state import LogState
+from frazil.records import Batch
+
+Expected: TypeAlias = Mapping[tuple[PartitionKey, int], tuple[int, int]]
+"""(partition, producer id) → (epoch, sequence): a run that failed here before the producer had any state (R03)."""
+
+_FAULTS: Final = {
+    Verdict.STALE_EPOCH: (FaultKind.INVALID_PRODUCER_EPOCH, "a newer epoch of this producer has written here"),
+    Verdict.GAP: (FaultKind.OUT_OF_ORDER_SEQUENCE, "its sequence is not the next of this producer here"),
+    Verdict.FORGOTTEN: (FaultKind.DUPLICATE_SEQUENCE, "the log has it, at an offset no longer remembered"),
+}
+
+
+class Piece(NamedTuple):
+    """What one flush has for one shard (or part of it, when that is very much)."""
+
+    flush: Flush
+    shard: int
+    groups: list[Group]
+
+
+@dataclass(slots=True)
+class Plan:
+    """One transaction to be: ``records`` and ``heads`` to write, ``answers`` to give when it is applied."""
+
+    pieces: Sequence[Piece]
+    records: list[CommitRecord] = field(default_factory=list)
+    heads: dict[int, tuple[HeadMark, dict[TopicId, dict[int, int]]]] = field(default_factory=dict)
+    answers: list[tuple[Part, Outcome]] = field(default_factory=list)
+    doubtful: bool = False
+    """A sequence looks out of order: true only if no other broker has news. Refresh, then plan again."""
+
+
+def sequence(pieces: Sequence[Piece], state: LogState, expected: Expected) -> Plan:
+    """Plans ``pieces`` (in the order flushes were cut, R03) on top of ``state``."""
+    work = _Work(state, expected, Plan(pieces))
+    sections: dict[int, tuple[Flush, list[Section]]] = {}
+    for piece in pieces:
+        section = work.section(piece)
+        if section is not None:
+            sections.setdefault(id(piece.flush), (piece.flush, []))[1].append(section)
+    for flush, found in sections.values():
+        work.plan.records.append(
+            CommitRecord(
+                ulid=flush.ulid,
+                chunk=flush.chunk,
+                created_ms=flush.created_ms,
+                bundle_bytes=flush.bundle.size_bytes if flush.bundle is not None else 0,
+                sections=tuple(found),
+            )
+        )
+    return work.plan
+
+
+class _Work:
+    """Tentative state of one plan, laid over the folded one."""
+
+    def __init__(self, state: LogState, expected: Expected, plan: Plan) -> None:
+        self._state = state
+        self._expected = expected
+        self._producers: dict[tuple[PartitionKey, int], ProducerState] = {}
+        self.plan = plan
+
+    def section(self, piece: Piece) -> Section | None:
+        """The section of one piece; None when nothing of it is new."""
+        shard = self._state.shards[piece.shard]
+        mark, nexts = self.plan.heads.get(piece.shard) or (shard.mark, {topic: dict(found) for topic, found in shard.nexts.items()})
+        rows: list[Row] = []
+        deltas: list[Delta] = []
+        for group in piece.groups:
+            key = group.key
+            log = self._state.log(key.topic_id, key.partition)
+            topic = nexts.get(key.topic_id)
+            base = 0 if topic is None else topic.get(key.partition, 0)
+            if group.idempotent or any(part.dropped for part in group.parts):
+                end = self._by_batch(group, log, base, (rows, deltas, piece.flush.created_ms))
+            else:
+                end = self._whole(group, log, base, rows)
+            if end != base:
+                if topic is None:
+                    topic = nexts[key.topic_id] = {}
+                topic[key.partition] = end
+        if not rows:
+            return None
+        mark = HeadMark(version=mark.version + 1, removals=mark.removals)
+        self.plan.heads[piece.shard] = mark, nexts
+        return Section(shard=piece.shard, version=mark.version, rows=rows, deltas=deltas)
+
+    def _whole(self, group: Group, log: PartitionLog, base: int, rows: list[Row]) -> int:
+        """No producer ids: the group is one row. The usual case; kept short (R32)."""
+        run = group.run
+        if run is None:
+            return base
+        rows.append(
+            Row(run[0], run[1], base, run.offset_count, run.position, run.length, run.first_timestamp_ms, run.max_timestamp_ms, run.batches)
+        )
+        answers, start, offset = self.plan.answers, log.start, base
+        for part in group.parts:
+            batches = part.run.batches
+            answers.append((part, Appended(offset, start, append_time(batches))))
+            for batch in batches:
+                offset += batch.last_offset_delta + 1
+        return base + run.offset_count
+
+    def _by_batch(self, group: Group, log: PartitionLog, base: int, into: tuple[list[Row], list[Delta], int]) -> int:
+        """Judges every batch. Duplicates stay out of the log, so the group may become several rows (R10)."""
+        rows, deltas, now_ms = into
+        first_row = len(rows)
+        offset = base
+        for part in group.parts:
+            if part.dropped:
+                continue
+            judged = self._judge_part(part, log, offset, now_ms)
+            if isinstance(judged, AppendFault):
+                self.plan.answers.append((part, judged))
+                continue
+            answer, accepted = judged
+            self.plan.answers.append((part, Appended(answer, log.start, append_time(part.run.batches))))
+            for batch in accepted:
+                _extend(rows, first_row, _row(group.key, offset, part.position + batch.position, batch))
+                if batch.producer_id >= 0:
+                    last = (batch.base_sequence + batch.last_offset_delta) % SEQUENCES
+                    deltas.append(Delta(len(rows) - 1, batch.producer_id, batch.producer_epoch, batch.base_sequence, last, offset))
+                offset += batch.last_offset_delta + 1
+        return offset
+
+    def _judge_part(self, part: Part, log: PartitionLog, offset: int, now_ms: int) -> tuple[int, list[Batch]] | AppendFault:
+        """Offset to answer and the batches that are new; a fault of one batch is a fault of the whole part."""
+        staged: dict[tuple[PartitionKey, int], ProducerState] = {}
+        accepted: list[Batch] = []
+        answer = -1
+        for batch in part.run.batches:
+            at = offset
+            if batch.producer_id >= 0:
+                last = (batch.base_sequence + batch.last_offset_delta) % SEQUENCES
+                place = (log.key, batch.producer_id)
+                known = staged.get(place) or self._producers.get(place) or log.producers.get(batch.producer_id)
+                verdict, original = self._judge(place, known, batch, last)
+                if verdict in _FAULTS:
+                    self.plan.doubtful |= verdict is Verdict.GAP
+                    kind, why = _FAULTS[verdict]
+                    return AppendFault(kind, f"producer {batch.producer_id}, sequence {batch.base_sequence}: {why}")
+                if verdict is Verdict.DUPLICATE:
+                    answer = original if answer < 0 else answer
+                    continue
+                seen = Seen(batch.base_sequence, last, at)
+                staged[place] = known.copy() if known is not None else ProducerState(batch.producer_epoch, now_ms, ())
+                staged[place].add(batch.producer_epoch, seen, now_ms)
+            answer = at if answer < 0 else answer
+            accepted.append(batch)
+            offset += batch.last_offset_delta + 1
+        self._producers |= staged
+        return answer, accepted
+
+    def _judge(self, place: tuple[PartitionKey, int], known: ProducerState | None, batch: Batch, last: int) -> tuple[Verdict, int]:
+        if known is None:
+            epoch, first = self._expected.get(place, (-1, 0))
+            if epoch == batch.producer_epoch and first != batch.base_sequence:
+                return Verdict.GAP, -1
+        return judge(known, batch.producer_epoch, batch.base_sequence, last)
+
+
+def append_time(batches: Sequence[Batch]) -> int:
+    """The append time the broker stamped on a run, -1 for producers' own times."""
+    first = batches[0]
+    return first.max_timestamp_ms if first.attributes & 0x08 else -1
+
+
+def _row(key: PartitionKey, base: int, position: int, batch: Batch) -> Row:
+    first_ms = batch.max_timestamp_ms if batch.is_log_append_time else batch.base_timestamp_ms
+    return Row(key.topic_id, key.partition, base, batch.last_offset_delta + 1, position, batch.length, first_ms, batch.max_timestamp_ms, 1)
+
+
+def _extend(rows: list[Row], first_row: int, row: Row) -> None:
+    """Adds ``row``, joined with the last one of its group when their bytes touch."""
+    if len(rows) > first_row and rows[-1].position + rows[-1].length == row.position:
+        last = rows[-1]
+        rows[-1] = last._replace(
+            offsets=last.offsets + row.offsets,
+            length=last.length + row.length,
+            max_timestamp_ms=max(last.max_timestamp_ms, row.max_timestamp_ms),
+            batches=last.batches + 1,
+        )
+        return
+    rows.append(row)
