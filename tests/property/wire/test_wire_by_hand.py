@@ -170,3 +170,24 @@ def test_values_that_do_not_fit_are_bugs():
         encode_produce_response(9, [ProducedTopic("t", [ProducedPartition(1 << 40)])])
     with pytest.raises(Bug, match="FetchResponse v11"):
         encode_fetch_response(11, FetchAnswer([FetchedTopic("t", [FetchedPartition(0, high_watermark=1 << 70)])]))
+
+
+@pytest.mark.parametrize(
+    ("read", "version", "text", "field"),
+    [
+        (decode_produce, 7, "ffff 0001 00000000 7fffffff 0001", "topic_data at byte 12"),
+        (decode_produce, 7, "ffff 0001 00000000 00000001 0001 74 7fffffff", "topic_data.partition_data"),
+        (decode_produce, 7, "ffff 0001 00000000 00000001 0001 74 00000001 00000000 7fffffff 00", "topic_data.partition_data"),
+        (decode_produce, 9, "00 0001 00000000 ffffffff07 00 00", "topic_data at byte 12"),
+        (decode_produce, 9, "00 0001 00000000 02 02 74 ffffffff07 00 00", "topic_data.partition_data"),
+        (decode_produce, 9, "00 0001 00000000 02 02 74 02 00000000 ffffffff07 00 00 00", "topic_data.partition_data"),
+        (decode_fetch, 4, "ffffffff 00000000 00000000 00000000 00 7fffffff", "topics"),
+        (decode_fetch, 4, "ffffffff 00000000 00000000 00000000 00 00000001 0001 74 7fffffff", "topics"),
+        (decode_fetch, 7, "ffffffff 00000000 00000000 00000000 00 00000000 00000000 00000000 00000001 0001 74 7fffffff", "forgotten"),
+        (decode_fetch, 12, "ffffffff 00000000 00000000 00000000 00 00000000 00000000 02 02 74 ffffffff07 00", "topics"),
+    ],
+)
+def test_claimed_giants_are_refused_by_their_count(read, version, text, field):
+    with pytest.raises(Corrupt, match=r"length \d{10} cannot fit in the \d+ bytes left") as caught:
+        read(version, memoryview(bytes.fromhex(text)), 0)
+    assert field in caught.value.where
