@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from frazil.broker.codes import ErrorCode
 from frazil.broker.groups.members import Member, choose_protocol, common_protocols, member_of
 from frazil.broker.groups.values import (
     GroupLimits,
@@ -30,6 +29,7 @@ from frazil.broker.groups.values import (
     SyncRequest,
     Waiter,
 )
+from frazil.wire.errors import ErrorCode
 
 _REBALANCING = (GroupState.COMPLETING, GroupState.STABLE)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
-from frazil.broker.codes import ErrorCode
+from frazil.wire.errors import ErrorCode
 
 Waiter = NewType("Waiter", int)
 """Names one request whose answer the machine may give later."""

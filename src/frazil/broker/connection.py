@@ -1,0 +1,367 @@
+"""One client connection: bytes in, frames to the dispatcher, answers out in the order of the requests.
+
+A ``BufferedProtocol`` that any asyncio transport can carry (socket or in-memory). Small frames are cut from one scratch
+buffer; a large frame is received straight into a buffer of its own size. Requests are handled concurrently
+(an S3-backed ack takes long and clients pipeline), their answers leave in order.
+
+Back-pressure, all by ``pause_reading``: too many requests of this connection are open, the peer does not read its answers,
+or all connections together hold too many bytes (``ByteBudget``). A malformed frame closes this connection only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from frazil.broker.budget import ByteBudget
+from frazil.broker.counters import BrokerCounters
+from frazil.broker.settings import BrokerSettings
+from frazil.kit.errors import Corrupt
+from frazil.kit.faultpoints import FaultPoints
+from frazil.wire.frame import SIZE_BYTES, frame_size
+from frazil.wire.layout import Blob
+
+log = logging.getLogger(__name__)
+
+SCRATCH_BYTES = 64 * 1024
+_OWN_BUFFER_BYTES = 16 * 1024
+"""Frames from this size on that are not complete yet get a buffer of their own."""
+_SMALL_FRAME_BYTES_MAX = 8 * 1024 * 1024
+"""Only Produce requests carry records; decoding any other kind may make many times its frame in objects."""
+_PRODUCE_KEY = b"\0\0"
+
+
+class Exchange:
+    """One request and the place of its answer in the order of this connection."""
+
+    __slots__ = ("_connection", "charge", "done", "fault_point", "parts", "task")
+
+    def __init__(self, connection: Connection, charge: int) -> None:
+        self._connection = connection
+        self.charge = charge
+        self.parts: Sequence[Blob] = ()
+        self.done = False
+        self.fault_point = ""
+        """Reached when the answer has been handed to the transport."""
+        self.task: asyncio.Task[None] | None = None
+        """Set for requests that end with their connection (a long poll)."""
+
+    def finish(self, parts: Sequence[Blob]) -> None:
+        """The answer; empty for a request that is not answered (acks=0)."""
+        self.parts = parts
+        self.done = True
+        self._connection.answer_ready()
+
+
+class Serve(Protocol):
+    """Takes a frame; calls ``exchange.finish`` now or later. Raises Corrupt for a frame that is not a request."""
+
+    def __call__(self, connection: Connection, exchange: Exchange, frame: memoryview) -> None:
+        """Starts handling one request."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class House:
+    """What the connections of one broker share."""
+
+    settings: BrokerSettings
+    serve: Serve
+    budget: ByteBudget
+    counters: BrokerCounters
+    faults: FaultPoints
+    connections: dict[Connection, None] = field(default_factory=dict)
+    """In order of arrival; a dict because a set's order would depend on addresses."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """See the module's docstring."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._view = memoryview(self._scratch)
+        self._start = 0
+        self._end = 0
+        self._large: bytearray | None = None
+        self._large_filled = 0
+        self._exchanges: deque[Exchange] = deque()
+        self._flush_scheduled = False
+        self._write_paused = False
+        self._reading_paused = False
+        self._budget_wait = False
+        self._admitted = 0
+        """Bytes of the budget taken for a frame that has not become a request yet."""
+        self._unsent = 0
+        """Bytes of answers that the peer has not taken yet."""
+        self._stopping = False
+        self._last_ms = 0.0
+        self._frame_since_ms: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.client_host = ""
+        self.produce_gate = asyncio.Lock()
+        """Held while a Produce request finds its topics, so that requests of one connection reach the log in order (R03)."""
+
+    # ── asyncio's side ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A peer has connected."""
+        self._transport = transport  # type: ignore[assignment]  # a stream transport by construction: BufferedProtocol
+        peer = transport.get_extra_info("peername")
+        self.client_host = str(peer[0]) if isinstance(peer, tuple) else str(peer or "memory")
+        house = self._house
+        house.counters.connections_opened += 1
+        if len(house.connections) >= house.settings.connections_max:
+            house.counters.connections_refused += 1
+            log.warning("connection from %s refused: %d are open already", self.client_host, len(house.connections))
+            transport.close()
+            return
+        house.connections[self] = None
+        house.counters.connections_open = len(house.connections)
+        self._last_ms = self._now_ms()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The peer is gone. Requests under way run to their end (their effects are decided in the log), long polls stop."""
+        house = self._house
+        house.connections.pop(self, None)
+        house.counters.connections_open = len(house.connections)
+        if self._timer is not None:
+            self._timer.cancel()
+        for exchange in self._exchanges:
+            if exchange.task is not None:
+                exchange.task.cancel()
+        self._release_unsent()
+        admitted, self._admitted = self._admitted, 0
+        self._large = None
+        if admitted:
+            house.budget.release(admitted)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        if self._large is not None:
+            return memoryview(self._large)[self._large_filled :]
+        return self._view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """``nbytes`` have arrived."""
+        self._last_ms = self._now_ms()
+        if self._large is None:
+            self._end += nbytes
+            self._cut_frames()
+            return
+        self._large_filled += nbytes
+        if self._large_filled == len(self._large):
+            frame, self._large = self._large, None
+            self._frame_since_ms = None
+            self._take_frame(memoryview(frame))
+            self._cut_frames()
+
+    def eof_received(self) -> bool:
+        """The peer sends no more; what it asked is still answered when it is there at once, so the transport may close."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The peer does not read."""
+        self._write_paused = True
+        self._throttle()
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        self._write_paused = False
+        self._release_unsent()
+        self._cut_frames()
+
+    # ── frames ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _cut_frames(self) -> None:
+        """Takes whole frames from the scratch buffer while back-pressure allows."""
+        try:
+            while not self._blocked() and self._cut_one():
+                continue
+        except Corrupt as error:
+            self._close_malformed(error)
+            return
+        if self._start == self._end:
+            self._start = self._end = 0
+        elif self._end == SCRATCH_BYTES:
+            rest = self._end - self._start
+            self._scratch[:rest] = self._scratch[self._start : self._end]
+            self._start, self._end = 0, rest
+        if self._start != self._end and self._frame_since_ms is None:
+            self._frame_since_ms = self._now_ms()
+        self._throttle()
+
+    def _cut_one(self) -> bool:
+        """True when a frame was taken and there may be another."""
+        have = self._end - self._start - SIZE_BYTES
+        if self._large is not None or have < 0:
+            return False
+        body = self._start + SIZE_BYTES
+        size = frame_size(self._view[self._start : body], self._house.settings.request_bytes_max)
+        if size > _SMALL_FRAME_BYTES_MAX and have >= 2 and self._view[body : body + 2] != _PRODUCE_KEY:
+            raise Corrupt(f"a frame of {size} bytes that is no Produce request; the limit is {_SMALL_FRAME_BYTES_MAX}", where="frame")
+        whole = have >= size
+        if not whole and (size < _OWN_BUFFER_BYTES or have < 2):
+            return False
+        if not self._admit(size):
+            return False
+        if whole:
+            self._start = body + size
+            self._frame_since_ms = None
+            self._take_frame(memoryview(bytes(self._view[body : body + size])))
+            return True
+        self._large = bytearray(size)
+        self._large[:have] = self._view[body : self._end]
+        self._large_filled = have
+        self._start = self._end = 0
+        self._frame_since_ms = self._now_ms()
+        return False
+
+    def _admit(self, size: int) -> bool:
+        if self._admitted == 0:
+            if not self._house.budget.admit(size, self._admission_came):
+                self._budget_wait = True
+                return False
+            self._admitted = size
+        return True
+
+    def _admission_came(self) -> None:
+        self._budget_wait = False
+        if self._transport is None or self._transport.is_closing():
+            # The peer left while it stood in line; give the bytes on at the next turn, not inside the caller's loop.
+            self._loop.call_soon(self._house.budget.release, self._waiting_size())
+            return
+        self._admitted = self._waiting_size()
+        self._loop.call_soon(self._cut_frames)
+
+    def _waiting_size(self) -> int:
+        return int.from_bytes(self._view[self._start : self._start + SIZE_BYTES], "big")
+
+    def _take_frame(self, frame: memoryview) -> None:
+        exchange = Exchange(self, self._admitted)
+        self._admitted = 0
+        self._exchanges.append(exchange)
+        try:
+            self._house.serve(self, exchange, frame)
+        except Corrupt as error:
+            self._close_malformed(error)
+
+    def _close_malformed(self, error: Corrupt) -> None:
+        self._house.counters.frames_malformed += 1
+        self.close(f"malformed request: {error}")
+
+    def close(self, why: str) -> None:
+        """Closes this connection; ``why`` goes to the log."""
+        if self._transport is not None and not self._transport.is_closing():
+            log.warning("closing connection from %s: %s", self.client_host, why)
+            self._transport.close()
+
+    # ── back-pressure ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _blocked(self) -> bool:
+        return (
+            self._write_paused
+            or self._budget_wait
+            or self._stopping
+            or len(self._exchanges) >= self._house.settings.connection_inflight_max
+            or self._transport is None
+            or self._transport.is_closing()
+        )
+
+    def _throttle(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        blocked = self._blocked()
+        if blocked and not self._reading_paused:
+            transport.pause_reading()
+        elif not blocked and self._reading_paused:
+            transport.resume_reading()
+            if self._frame_since_ms is not None:
+                self._frame_since_ms = self._now_ms()
+        self._reading_paused = blocked
+
+    # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def answer_ready(self) -> None:
+        """An exchange is done; what can leave in order leaves at the end of this turn of the loop, in one write."""
+        if not self._flush_scheduled and self._exchanges and self._exchanges[0].done:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        parts: list[Blob] = []
+        points: list[str] = []
+        held = 0
+        while self._exchanges and self._exchanges[0].done:
+            exchange = self._exchanges.popleft()
+            parts.extend(exchange.parts)
+            held += exchange.charge
+            if exchange.fault_point:
+                points.append(exchange.fault_point)
+        transport = self._transport
+        budget = self._house.budget
+        if parts and transport is not None and not transport.is_closing():
+            unsent = sum(map(len, parts))
+            self._unsent += unsent
+            budget.take(unsent)
+            transport.writelines(parts)
+            self._last_ms = self._now_ms()
+            for point in points:
+                self._house.faults.reach(point)
+        if held:
+            budget.release(held)
+        if not self._write_paused:
+            self._release_unsent()
+        if self._start != self._end or self._reading_paused:
+            self._cut_frames()
+
+    def _release_unsent(self) -> None:
+        unsent, self._unsent = self._unsent, 0
+        if unsent:
+            self._house.budget.release(unsent)
+
+    # ── time and the end ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _now_ms(self) -> float:
+        return self._loop.time() * 1000.0
+
+    def _watch(self) -> None:
+        """Looks for idleness and for a frame that does not end, every so often."""
+        settings = self._house.settings
+        now_ms = self._now_ms()
+        size = len(self._large) if self._large is not None else 0
+        frame_ms = settings.frame_timeout_ms + size * 1000 // (1024 * 1024)
+        if self._frame_since_ms is not None and not self._reading_paused and now_ms - self._frame_since_ms >= frame_ms:
+            self.close(f"a frame was not complete after {frame_ms} ms")
+        elif not self._exchanges and now_ms - self._last_ms >= settings.idle_timeout_ms:
+            self.close(f"idle for {settings.idle_timeout_ms} ms")
+        else:
+            pause_ms = min(settings.idle_timeout_ms, settings.frame_timeout_ms) / 2
+            self._timer = self._loop.call_later(pause_ms / 1000, self._watch)
+
+    def stop_reading(self) -> None:
+        """No new requests; those that wait for something to happen are ended. Part of a clean stop."""
+        self._stopping = True
+        self._throttle()
+        for exchange in self._exchanges:
+            if exchange.task is not None:
+                exchange.task.cancel()
+
+    def end(self) -> None:
+        """Closes after what has been written. Part of a clean stop."""
+        if self._transport is not None:
+            self._transport.close()
+
+    @property
+    def busy(self) -> bool:
+        """There are requests without an answer."""
+        return bool(self._exchanges)

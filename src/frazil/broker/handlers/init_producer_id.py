@@ -1,0 +1,23 @@
+"""InitProducerId (key 22), versions 0-5: a producer id for an idempotent producer (KIP-98).
+
+Each request without a transactional id gets a fresh id with epoch 0, also when it names an old one (KIP-360): ids come from
+blocks taken from metadata and are never given twice.
+
+Deviation: transactions are not supported; a request with a transactional id is INVALID_REQUEST. Clients normally ask
+FindCoordinator first and are told in words there.
+"""
+
+from __future__ import annotations
+
+from frazil.broker.registry import Call, handles
+from frazil.wire.errors import ErrorCode
+from frazil.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from frazil.wire.messages.registry import ApiKey
+
+
+@handles(ApiKey.INIT_PRODUCER_ID, 0, 5)
+async def init_producer_id(call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
+    """A fresh id."""
+    if call.message.transactional_id is not None:
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=await call.services.producer_ids.next(), producer_epoch=0)

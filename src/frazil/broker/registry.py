@@ -1,0 +1,109 @@
+"""What a handler is: an API key, the versions served, and one coroutine function from call to response.
+
+``@handles`` makes the value; ``handlers.HANDLERS`` lists them all, and from that list come dispatch, the ApiVersions answer
+and docs/protocol-support.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from frazil.broker.services import Services
+from frazil.wire.codec import decode_request, encode_parts, layouts_of
+from frazil.wire.frame import RequestHeader
+from frazil.wire.layout import Blob, Message
+from frazil.wire.messages.registry import ApiKey
+
+M = TypeVar("M")
+
+
+class Session(Protocol):
+    """What a handler may know of the connection its request came by."""
+
+    client_host: str
+    produce_gate: asyncio.Lock
+
+    def close(self, why: str) -> None:
+        """Closes the connection; ``why`` goes to the log."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[M]):
+    """One decoded request with everything its handler may use."""
+
+    services: Services
+    session: Session
+    header: RequestHeader
+    message: M
+
+    @property
+    def version(self) -> int:
+        """The API version the client chose."""
+        return self.header.api_version
+
+
+Run: TypeAlias = Callable[[Call[Any]], Awaitable[Any]]
+Decode: TypeAlias = Callable[[int, memoryview, int], Any]
+Encode: TypeAlias = Callable[[int, Any], Sequence[Blob]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """One API. ``run`` returns the response, or None when the request is not to be answered (acks=0)."""
+
+    key: ApiKey
+    first: int
+    last: int
+    advertised_first: int
+    """Lower end in the ApiVersions answer; below ``first`` only for Produce (KAFKA-18659)."""
+    run: Run
+    decode: Decode
+    encode: Encode
+    ends_with_connection: bool
+    """A long poll: cancelled when its connection is gone."""
+    fault_point: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How a handler departs from the ordinary: own codec, long poll, fault point, a wider range in ApiVersions."""
+
+    advertised_first: int | None = None
+    decode: Decode | None = None
+    encode: Encode | None = None
+    ends_with_connection: bool = False
+    fault_point: str = ""
+
+
+_ORDINARY = Shape()
+
+
+def handles(key: ApiKey, first: int, last: int, *, shape: Shape = _ORDINARY) -> Callable[[Run], Handler]:
+    """Declares the decorated coroutine function as the handler of ``key`` in versions ``first`` to ``last``."""
+
+    def plain_decode(version: int, frame: memoryview, position: int) -> Message:
+        return decode_request(key, version, frame, position)
+
+    def plain_encode(version: int, response: Message) -> Sequence[Blob]:
+        return encode_parts(layouts_of(key)[1], version, response)
+
+    def declare(run: Run) -> Handler:
+        return Handler(
+            key=key,
+            first=first,
+            last=last,
+            advertised_first=first if shape.advertised_first is None else shape.advertised_first,
+            run=run,
+            decode=shape.decode or plain_decode,
+            encode=shape.encode or plain_encode,
+            ends_with_connection=shape.ends_with_connection,
+            fault_point=shape.fault_point,
+            doc=getattr(run, "__globals__", {}).get("__doc__") or "",
+        )
+
+    return declare
