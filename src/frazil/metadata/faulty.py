@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import cast
 
 from frazil.kit.chance import Chance
 from frazil.kit.delays import NO_DELAY, Delay, pick
@@ -104,19 +102,9 @@ class FaultyMetadata(MetadataStore):
             raise OutcomeUnknown("injected: answer lost", after_ms=10)
         return answer
 
-    async def watch(self, prefix: str) -> AsyncIterator[None]:
+    def watch(self, prefix: str) -> AsyncIterator[None]:
         """See ``MetadataStore.watch``; hints are dropped, doubled and delayed, the first one too."""
-        async with aclosing(cast("AsyncGenerator[None]", self._store.watch(prefix))) as hints:
-            async for _ in hints:
-                plan = self.plan
-                fault = pick(self._chance, (("drop", plan.hint_dropped), ("double", plan.hint_doubled), ("late", plan.hint_late)))
-                if fault == "drop":
-                    continue
-                if fault == "late":
-                    await _sleep(plan.hint_late_ms)
-                yield None
-                if fault == "double":
-                    yield None
+        return _FaultyHints(self._store.watch(prefix), self)
 
     async def grant_lease(self, ttl_ms: int) -> int:
         """See ``MetadataStore.grant_lease``."""
@@ -129,6 +117,11 @@ class FaultyMetadata(MetadataStore):
         await _sleep(self.plan.commit_delay.draw_ms(self._chance))
         self._stumble("renew_lease")
         return await self._store.renew_lease(lease)
+
+    def hint_fault(self) -> str | None:
+        """What happens to the next hint: drop, double, late or nothing."""
+        plan = self.plan
+        return pick(self._chance, (("drop", plan.hint_dropped), ("double", plan.hint_doubled), ("late", plan.hint_late)))
 
     async def close(self) -> None:
         """Lets late commits happen, then closes the store below."""
@@ -156,6 +149,32 @@ class FaultyMetadata(MetadataStore):
     def _stumble(self, verb: str) -> None:
         if self._chance.random() < self.plan.unavailable:
             raise RetryLater(f"injected: {verb} not done", after_ms=10)
+
+
+class _FaultyHints(AsyncIterator[None]):
+    def __init__(self, hints: AsyncIterator[None], owner: FaultyMetadata) -> None:
+        self._hints = hints
+        self._owner = owner
+        self._again = False
+
+    async def __anext__(self) -> None:
+        if self._again:
+            self._again = False
+            return
+        while True:
+            await anext(self._hints)
+            fault = self._owner.hint_fault()
+            if fault == "drop":
+                continue
+            if fault == "late":
+                await _sleep(self._owner.plan.hint_late_ms)
+            self._again = fault == "double"
+            return
+
+    async def aclose(self) -> None:
+        close = getattr(self._hints, "aclose", None)
+        if close is not None:
+            await close()
 
 
 async def _sleep(delay_ms: float) -> None:

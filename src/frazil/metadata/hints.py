@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import itertools
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final
 
 from frazil.metadata.port import RangeDelete, Write
@@ -12,16 +14,55 @@ IDLE_SECONDS: Final = 1.0
 """A watcher gets a hint at least this often, so a lost one costs at most this long."""
 
 
+class Hints(AsyncIterator[None]):
+    """The hints of one watcher. The first comes at once, so a change before it is not missed.
+
+    Unlike a generator it survives a cancelled ``anext``, so it may be used with a timeout. It ends with ``aclose`` only;
+    one that is dropped without it is forgotten.
+    """
+
+    def __init__(self, prefix: str, waits: Callable[[int], None]) -> None:
+        self.prefix = prefix
+        self._waits = waits
+        self._event = asyncio.Event()
+        self._event.set()
+        self._closed = False
+
+    def give(self) -> None:
+        """One hint; several before the next wait are one."""
+        self._event.set()
+
+    async def __anext__(self) -> None:
+        if self._closed:
+            raise StopAsyncIteration
+        self._waits(+1)
+        try:
+            await asyncio.wait_for(self._event.wait(), IDLE_SECONDS)
+        except TimeoutError:
+            return  # a hint without a change
+        finally:
+            self._waits(-1)
+        self._event.clear()
+
+    async def aclose(self) -> None:
+        """Ends the watch."""
+        self._closed = True
+
+
 class HintBoard:
     """Watchers of one store handle (or of one shared in-memory state) on one event loop."""
 
-    def __init__(self) -> None:
-        self._watchers: dict[asyncio.Event, str] = {}
+    def __init__(self, *, on_wait: Callable[[], None] | None = None) -> None:
+        """``on_wait`` is called whenever a watcher begins to wait."""
+        self._on_wait = on_wait
+        self._numbers = itertools.count()
+        self._watchers: dict[int, weakref.ref[Hints]] = {}  # in order of arrival: the order of wake-ups must not depend on hashes
+        self._waiting = 0
 
     @property
     def waiting(self) -> bool:
-        """True while somebody watches and has no unread hint."""
-        return any(not event.is_set() for event in self._watchers)
+        """True while somebody waits for a hint."""
+        return self._waiting > 0
 
     def changed(self, writes: Iterable[Write], range_deletes: Iterable[RangeDelete]) -> None:
         """Wakes whoever watches a changed key."""
@@ -29,30 +70,30 @@ class HintBoard:
             return
         keys = [write.key for write in writes]
         ranges = list(range_deletes)
-        for event, prefix in self._watchers.items():
+        for watcher in self._living():
+            prefix = watcher.prefix
             if any(key.startswith(prefix) for key in keys) or any(_touches(gone, prefix) for gone in ranges):
-                event.set()
+                watcher.give()
 
     def changed_somewhere(self) -> None:
         """Wakes every watcher: something changed and nobody knows what."""
-        for event in self._watchers:
-            event.set()
+        for watcher in self._living():
+            watcher.give()
 
-    async def follow(self, prefix: str) -> AsyncIterator[None]:
-        """The hints of one watcher; the first comes at once, so a change before it is not missed."""
-        event = asyncio.Event()
-        event.set()
-        self._watchers[event] = prefix
-        try:
-            while True:
-                try:
-                    await asyncio.wait_for(event.wait(), IDLE_SECONDS)
-                except TimeoutError:
-                    event.set()
-                event.clear()
-                yield None
-        finally:
-            del self._watchers[event]
+    def follow(self, prefix: str) -> Hints:
+        """A new watcher."""
+        number = next(self._numbers)
+        hints = Hints(prefix, self._count)
+        self._watchers[number] = weakref.ref(hints, lambda _: self._watchers.pop(number, None))
+        return hints
+
+    def _living(self) -> list[Hints]:
+        return [watcher for reference in list(self._watchers.values()) if (watcher := reference()) is not None]
+
+    def _count(self, step: int) -> None:
+        self._waiting += step
+        if step > 0 and self._on_wait is not None:
+            self._on_wait()
 
 
 def _touches(gone: RangeDelete, prefix: str) -> bool:

@@ -95,7 +95,8 @@ class MetadataStore(Protocol):
     def watch(self, prefix: str) -> AsyncIterator[None]:
         """Yields whenever something under ``prefix`` may have changed: hints only, coalesced, at least every second (R20).
 
-        The first hint comes at once, so ``async for _ in watch(p): read(p)`` misses nothing.
+        The first hint comes at once, so ``async for _ in watch(p): read(p)`` misses nothing. A cancelled ``anext`` does not
+        end the iterator, so one may wait with a timeout.
         """
         ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -304,5 +305,19 @@ def test_r20_watch_hints_at_once_on_change_and_every_second(bench: Bench) -> Non
         finally:
             await hints.aclose()  # type: ignore[attr-defined] # every back-end gives a generator
             await other.close()
+
+    bench.run(body)
+
+
+def test_r20_a_watch_survives_a_timeout(bench: Bench) -> None:
+    async def body(store: MetadataStore) -> None:
+        hints = store.watch("a")
+        await anext(hints)
+        for _ in range(3):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(anext(hints), 0.03)
+        waiting = await next_hint(hints)
+        await put(store, a="1")
+        await asyncio.wait_for(waiting, 0.5)
 
     bench.run(body)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -60,11 +60,12 @@ class SqliteMetadata(MetadataStore):
         self._connection = open_file(path)
         self._own_thread = ThreadOffload("metadata", threads_max=1) if offload is None else None
         self._offload: Offload = offload or cast(Offload, self._own_thread)
-        self._hints = HintBoard()
+        self._hints = HintBoard(on_wait=self._start_poller)
         self._jobs: deque[_Job] = deque()
         self._committer: asyncio.Task[None] | None = None
         self._poller: asyncio.Task[None] | None = None
         self._data_version = -1
+        self._data_version = self._read_data_version()
         self._closed = False
 
     async def range(self, start: str, end: str, *, after: Revision = START) -> Range:
@@ -85,13 +86,9 @@ class SqliteMetadata(MetadataStore):
             self._committer = spawn("metadata-commit", self._commit_jobs())
         return await job.done
 
-    async def watch(self, prefix: str) -> AsyncIterator[None]:
+    def watch(self, prefix: str) -> AsyncIterator[None]:
         """See ``MetadataStore.watch``."""
-        async with aclosing(cast("AsyncGenerator[None]", self._hints.follow(prefix))) as hints:
-            async for _ in hints:
-                yield None
-                if not self._closed and (self._poller is None or self._poller.done()):
-                    self._poller = spawn("metadata-poll", self._poll())
+        return self._hints.follow(prefix)
 
     async def grant_lease(self, ttl_ms: int) -> int:
         """See ``MetadataStore.grant_lease``."""
@@ -141,6 +138,10 @@ class SqliteMetadata(MetadataStore):
                     job.done.set_exception(outcome)
                 else:
                     job.done.set_result(outcome)
+
+    def _start_poller(self) -> None:
+        if not self._closed and (self._poller is None or self._poller.done()):
+            self._poller = spawn("metadata-poll", self._poll())
 
     async def _poll(self) -> None:
         while self._hints.waiting:
