@@ -360,7 +360,7 @@ class GroupMachine:
         self.generation += 1
         step.persist = True
         if not self.members:
-            self.state, self.leader, self.protocol_name, self.protocol_type = GroupState.EMPTY, None, None, None
+            self.state, self.leader, self.protocol_name = GroupState.EMPTY, None, None
             return
         if self.leader not in self.members or self.members[self.leader].joining is None:
             self.leader = joined[0].member_id
