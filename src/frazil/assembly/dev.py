@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import pathlib
-import signal
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Mapping
 
 from frazil.assembly.log_lines import set_up_logging
 from frazil.assembly.settings import FrazilSettings
+from frazil.assembly.stopping import stop_requested
 from frazil.kit.errors import FrazilError
 from frazil.kit.tasks import spawn
 from frazil.metadata.directory import LockedDirectory
@@ -27,20 +27,15 @@ async def run_dev(settings: FrazilSettings, *, config: str | None, flags: Mappin
     Raises Refused when another ``dev`` has the directory.
     """
     set_up_logging(settings.log_level)
-    directory = pathlib.Path(settings.data_dir)
-    directory.mkdir(parents=True, exist_ok=True)
-    with LockedDirectory(directory):
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
-        command = [sys.executable, "-m", "frazil", *_arguments(config, flags)]
-        keepers = [spawn(f"keep {role}", _keep(role, [*command, role, "--supervised"], stop)) for role in ("broker", "land")]
-        await stop.wait()
-        results = await asyncio.gather(*keepers, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise FrazilError(f"a child process did not stop: {result!r}") from result
+    with LockedDirectory(pathlib.Path(settings.data_dir)):
+        async with stop_requested(supervised=False) as stop:
+            command = [sys.executable, "-m", "frazil", *_arguments(config, flags)]
+            roles = ("broker", "land")
+            keepers = [spawn(f"keep {role}", _keep(role, [*command, role, "--supervised"], stop)) for role in roles]
+            results = await asyncio.gather(*keepers, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise FrazilError(f"a child process did not stop: {result!r}") from result
 
 
 async def _keep(role: str, command: list[str], stop: asyncio.Event) -> None:

@@ -13,7 +13,8 @@ from frazil import __version__
 from frazil.admin.port import Finding
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stores import addresses_of
-from frazil.assembly.verbs import open_kafka, open_tables
+from frazil.assembly.tables import open_tables
+from frazil.assembly.verbs import open_kafka
 from frazil.kit.errors import FrazilError
 from frazil.kit.plugins import load_backend
 from frazil.query import Platform

@@ -32,6 +32,6 @@ async def stop_requested(*, supervised: bool) -> AsyncIterator[asyncio.Event]:
 
 async def _watch_parent(stop: asyncio.Event) -> None:
     parent = os.getppid()
-    while os.getppid() == parent:
+    while os.getppid() == parent:  # noqa: ASYNC110 - nobody sends an event when a parent is killed
         await asyncio.sleep(_PARENT_POLL_S)
     stop.set()

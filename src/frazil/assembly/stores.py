@@ -41,13 +41,10 @@ class Stores:
 @asynccontextmanager
 async def open_stores(settings: FrazilSettings, *, create: bool = True) -> AsyncIterator[Stores]:
     """Opens and, at the end, closes. With ``create`` False a data directory that does not exist is Refused, not made."""
-    directory = pathlib.Path(settings.data_dir).resolve()
-    if not create and not settings.store.metadata and not directory.is_dir():
-        raise Refused(f"no data directory {directory}; start `frazil -d {directory} dev`, or name the right one with -d")
+    _data_directory(settings, create=create)
     clock, chance = SystemClock(), system_chance()
     offload, faults = ThreadOffload("frazil-work"), FaultPoints(_killer(planned_fault()))
     addresses = addresses_of(settings)
-    directory.mkdir(parents=True, exist_ok=True)
     objects = open_objects(addresses.objects, offload=offload, clock=clock, mid_put=lambda key: _mid_put(faults, key))
     metadata = open_metadata(addresses.metadata, clock=clock)
     try:
@@ -67,6 +64,17 @@ async def open_stores(settings: FrazilSettings, *, create: bool = True) -> Async
     finally:
         await metadata.close()
         offload.close()
+
+
+def _data_directory(settings: FrazilSettings, *, create: bool) -> pathlib.Path:
+    directory = pathlib.Path(settings.data_dir).resolve()
+    if not create and not settings.store.metadata and not directory.is_dir():
+        raise Refused(f"no data directory {directory}; start `frazil -d {directory} dev`, or name the right one with -d")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"data directory {directory}: {error.strerror}; choose another with -d") from error
+    return directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

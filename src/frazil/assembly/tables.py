@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
-from frazil.admin.port import NewTable, SnapshotRow, SqlAnswer, TableDetail, TableRow
-from frazil.assembly.stores import Stores
+from frazil.admin.port import NewTable, SnapshotRow, SqlAnswer, TableAdmin, TableDetail, TableRow
+from frazil.assembly.settings import FrazilSettings
+from frazil.assembly.stores import Stores, open_stores
 from frazil.catalogs.progress import read_progress
 from frazil.catalogs.schema import arrow_schema
 from frazil.kit.errors import Missing, Refused
@@ -26,6 +28,13 @@ from frazil.schemas.ddl import describe
 
 _STALE_INTERVALS = 2
 _STALE_FLOOR_MS = 10_000
+
+
+@asynccontextmanager
+async def open_tables(settings: FrazilSettings) -> AsyncIterator[TableAdmin]:
+    """Verbs over the stores of ``settings``. Raises Refused when there is no data directory."""
+    async with open_stores(settings, create=False) as stores:
+        yield TableVerbs(stores)
 
 
 class TableVerbs:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from frazil.assembly.broker import run_broker
 from frazil.cli.session import Session, pass_session, run
 
 
@@ -14,5 +13,7 @@ from frazil.cli.session import Session, pass_session, run
 @pass_session
 def broker(session: Session, port: int | None, supervised: bool) -> None:
     """Run a broker until SIGTERM or SIGINT; then it answers what it has taken and stops."""
+    from frazil.assembly.broker import run_broker
+
     extra = {} if port is None else {"broker.port": str(port)}
     run(run_broker(session.settings(extra).settings, supervised=supervised))

@@ -8,7 +8,6 @@ import sys
 import click
 
 from frazil.admin.port import ConsumePlan, IncomingRecord
-from frazil.assembly.verbs import open_kafka
 from frazil.cli.output import text_of
 from frazil.cli.session import Session, pass_session, run, say
 
@@ -25,6 +24,8 @@ def consume(
     session: Session, topic: str, start: str, partitions: tuple[int, ...], records_max: int | None, follow: bool, group: str
 ) -> None:
     """Print the records of a topic: values as lines, or whole records with -o json."""
+    from frazil.assembly.verbs import open_kafka
+
     plan = ConsumePlan(topic=topic, start=start, partitions=partitions, records_max=records_max, follow=follow, group=group)
 
     async def work() -> None:

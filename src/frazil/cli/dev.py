@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from frazil.assembly.dev import run_dev
 from frazil.cli.session import Session, pass_session, run
 
 
@@ -13,6 +12,8 @@ from frazil.cli.session import Session, pass_session, run
 @pass_session
 def dev(session: Session, port: int | None) -> None:
     """Run broker and landing as two processes under this one, until SIGTERM or SIGINT."""
+    from frazil.assembly.dev import run_dev
+
     extra = {} if port is None else {"broker.port": str(port)}
     flags = {**session.flags, **extra}
     run(run_dev(session.settings(extra).settings, config=session.config, flags=flags))

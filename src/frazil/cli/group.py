@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from frazil.assembly.verbs import open_kafka
 from frazil.cli.output import show, show_one
 from frazil.cli.session import Session, pass_session, run, say
 
@@ -18,6 +17,7 @@ def group() -> None:
 @pass_session
 def list_groups(session: Session) -> None:
     """All groups with their state."""
+    from frazil.assembly.verbs import open_kafka
 
     async def work() -> None:
         async with open_kafka(*session.broker_address()) as kafka:
@@ -32,6 +32,7 @@ def list_groups(session: Session) -> None:
 @pass_session
 def describe(session: Session, name: str) -> None:
     """Members, committed offsets and lag."""
+    from frazil.assembly.verbs import open_kafka
 
     async def work() -> None:
         async with open_kafka(*session.broker_address()) as kafka:
@@ -55,6 +56,7 @@ def describe(session: Session, name: str) -> None:
 @pass_session
 def delete(session: Session, name: str) -> None:
     """Delete an empty group and its offsets."""
+    from frazil.assembly.verbs import open_kafka
 
     async def work() -> None:
         async with open_kafka(*session.broker_address()) as kafka:

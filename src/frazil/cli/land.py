@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-from frazil.assembly.landing import run_landing
-from frazil.assembly.verbs import open_tables
 from frazil.cli.output import show
 from frazil.cli.session import Session, pass_session, run
 
@@ -16,6 +14,8 @@ from frazil.cli.session import Session, pass_session, run
 def land(context: click.Context, supervised: bool) -> None:
     """Run landing (without a subcommand), or ask how it is doing."""
     if context.invoked_subcommand is None:
+        from frazil.assembly.landing import run_landing
+
         session = context.ensure_object(Session)
         run(run_landing(session.settings().settings, supervised=supervised))
 
@@ -24,6 +24,7 @@ def land(context: click.Context, supervised: bool) -> None:
 @pass_session
 def status(session: Session) -> None:
     """State, freshness, lag, and for a stalled table the stage and the reason. Exit code 2 when one is not well."""
+    from frazil.assembly.tables import open_tables
 
     async def work() -> bool:
         async with open_tables(session.settings().settings) as tables:

@@ -8,7 +8,6 @@ import sys
 import click
 
 from frazil.admin.port import OutgoingRecord
-from frazil.assembly.verbs import open_kafka
 from frazil.cli.session import Session, pass_session, run, say
 
 _LINES_AT_ONCE = 5_000
@@ -22,6 +21,7 @@ _LINES_AT_ONCE = 5_000
 @pass_session
 def produce(session: Session, topic: str, key_separator: str | None, partition: int, codec: str) -> None:
     """Produce each line of stdin as one record, with acks=all."""
+    from frazil.assembly.verbs import open_kafka
 
     async def work() -> None:
         sent = 0

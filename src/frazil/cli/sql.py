@@ -6,7 +6,6 @@ import sys
 
 import click
 
-from frazil.assembly.verbs import open_tables
 from frazil.cli.output import show
 from frazil.cli.session import Session, fail, pass_session, run
 
@@ -16,6 +15,8 @@ from frazil.cli.session import Session, fail, pass_session, run
 @pass_session
 def sql(session: Session, question: str | None) -> None:
     """Answer a SQL question over landed tables (namespace.table), read by DuckDB. Without an argument: from stdin."""
+    from frazil.assembly.tables import open_tables
+
     text = question if question is not None else sys.stdin.read()
     if not text.strip():
         fail("no question: give SQL as an argument or on stdin")

@@ -7,7 +7,6 @@ import datetime
 import click
 
 from frazil.admin.port import NewTable
-from frazil.assembly.verbs import open_tables
 from frazil.cli.output import show, show_one
 from frazil.cli.session import Session, pass_session, run, say
 
@@ -21,6 +20,7 @@ def table() -> None:
 @pass_session
 def list_tables(session: Session) -> None:
     """Every table that is or should be landed."""
+    from frazil.assembly.tables import open_tables
 
     async def work() -> None:
         async with open_tables(session.settings().settings) as tables:
@@ -35,6 +35,7 @@ def list_tables(session: Session) -> None:
 @pass_session
 def describe(session: Session, name: str) -> None:
     """Columns, snapshots and progress of one table."""
+    from frazil.assembly.tables import open_tables
 
     async def work() -> None:
         async with open_tables(session.settings().settings) as tables:
@@ -76,6 +77,8 @@ def create(
     commit_interval_ms: int | None,
 ) -> None:
     """Land topics in the Iceberg table NAMESPACE.NAME."""
+    from frazil.assembly.tables import open_tables
+
     wish = NewTable(
         table=name,
         topics=topics,
@@ -99,6 +102,7 @@ def create(
 @pass_session
 def drop(session: Session, name: str, purge: bool) -> None:
     """Stop landing into a table."""
+    from frazil.assembly.tables import open_tables
 
     async def work() -> None:
         async with open_tables(session.settings().settings) as tables:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import click
 
-from frazil.assembly.verbs import open_kafka
 from frazil.cli.output import show, show_one
 from frazil.cli.session import Session, fail, pass_session, run, say
-
-T = TypeVar("T")
 
 
 @click.group()
@@ -22,6 +17,7 @@ def topic() -> None:
 @pass_session
 def list_topics(session: Session) -> None:
     """All topics."""
+    from frazil.assembly.verbs import open_kafka
 
     async def work() -> None:
         async with open_kafka(*session.broker_address()) as kafka:
@@ -36,6 +32,7 @@ def list_topics(session: Session) -> None:
 @pass_session
 def describe(session: Session, name: str) -> None:
     """Partitions, offsets and settings of one topic."""
+    from frazil.assembly.verbs import open_kafka
 
     async def work() -> None:
         async with open_kafka(*session.broker_address()) as kafka:
@@ -67,6 +64,8 @@ def describe(session: Session, name: str) -> None:
 @pass_session
 def create(session: Session, name: str, partitions: int, settings: tuple[str, ...]) -> None:
     """Create a topic."""
+    from frazil.assembly.verbs import open_kafka
+
     configs = {key: value for key, value in pairs(settings).items() if value is not None}
 
     async def work() -> None:
@@ -84,6 +83,8 @@ def create(session: Session, name: str, partitions: int, settings: tuple[str, ..
 @pass_session
 def alter(session: Session, name: str, settings: tuple[str, ...], partitions: int | None) -> None:
     """Change settings of a topic or raise its number of partitions."""
+    from frazil.assembly.verbs import open_kafka
+
     if not settings and partitions is None:
         fail("nothing to change: give --set or --partitions")
 
@@ -104,6 +105,8 @@ def alter(session: Session, name: str, settings: tuple[str, ...], partitions: in
 @pass_session
 def delete(session: Session, name: str, yes: bool) -> None:
     """Delete a topic and its data. Landed tables keep their rows."""
+    from frazil.assembly.verbs import open_kafka
+
     if not yes:
         click.confirm(f"delete topic {name} and its data?", abort=True, err=True)
 

@@ -1,0 +1,104 @@
+"""Joins the parts of a broker process and runs them."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from frazil.assembly.log_lines import set_up_logging
+from frazil.assembly.running import finish, first_of
+from frazil.assembly.settings import FrazilSettings
+from frazil.assembly.stopping import stop_requested
+from frazil.assembly.stores import Stores, open_stores
+from frazil.broker import Broker, BrokerDeps, BrokerSettings
+from frazil.kit.errors import Refused
+from frazil.kit.tasks import spawn
+from frazil.log.append import AppendDeps, Appender, FlushPolicy
+from frazil.log.cache import BlockCache
+from frazil.log.index import LogIndex
+from frazil.log.read import LogReader, ReadLimits
+from frazil.metadata.topics import Topics
+
+_LOG = logging.getLogger("frazil.broker")
+
+
+async def run_broker(settings: FrazilSettings, *, supervised: bool) -> None:
+    """Serves until SIGTERM or SIGINT; then answers what it has taken, flushes and stops."""
+    set_up_logging(settings.log_level)
+    async with stop_requested(supervised=supervised) as stop, open_stores(settings) as stores:
+        index = LogIndex(stores.metadata, shards=stores.instance.shards)
+        cache = BlockCache(settings.broker.cache_bytes)
+        appender = Appender(
+            AppendDeps(
+                store=stores.metadata,
+                objects=stores.objects,
+                index=index,
+                clock=stores.clock,
+                chance=stores.chance,
+                faults=stores.faults,
+                cache=cache,
+            ),
+            flush_policy(settings),
+        )
+        broker = Broker(broker_settings(settings, stores), _deps(stores, index, appender, cache))
+        tasks = {spawn("appender", appender.run()), spawn("follow log", index.follow())}
+        try:
+            await broker.start()
+        except OSError as error:
+            raise Refused(
+                f"cannot listen on {settings.broker.host}:{settings.broker.port}: {error.strerror}; choose another broker.port"
+            ) from error
+        print(f"frazil broker {settings.broker.id} listens on {settings.broker.host}:{broker.port}", file=sys.stderr, flush=True)  # noqa: T201
+        tasks.add(spawn("broker", broker.run()))
+        try:
+            await first_of(spawn("wait for stop", stop.wait()), tasks)
+        finally:
+            await broker.stop()
+            await appender.close()
+        await finish(tasks, keep_name="appender")
+
+
+def flush_policy(settings: FrazilSettings) -> FlushPolicy:
+    """When bundles are cut."""
+    given = settings.broker
+    return FlushPolicy(
+        interval_ms=given.flush_interval_ms,
+        inflight=given.flush_inflight,
+        bytes_max=given.flush_bytes,
+        buffer_bytes_max=given.buffer_bytes_max,
+    )
+
+
+def broker_settings(settings: FrazilSettings, stores: Stores) -> BrokerSettings:
+    """The broker part of the settings tree as the room wants it."""
+    given = settings.broker
+    return BrokerSettings(
+        node_id=given.id,
+        host=given.host,
+        port=given.port,
+        advertised_host=given.advertised_host,
+        advertised_port=given.advertised_port,
+        cluster_id=stores.instance.cluster_id,
+        shards=stores.instance.shards,
+        auto_create_topics=given.auto_create_topics,
+        default_partitions=given.default_partitions,
+        request_bytes_max=given.request_bytes_max,
+        buffered_bytes_max=max(512 * 1024 * 1024, 2 * given.request_bytes_max),
+    )
+
+
+def _deps(stores: Stores, index: LogIndex, appender: Appender, cache: BlockCache) -> BrokerDeps:
+    async def delete_records(key, before_offset):
+        raise Refused("x")
+
+    return BrokerDeps(
+        clock=stores.clock,
+        chance=stores.chance,
+        faults=stores.faults,
+        store=stores.metadata,
+        topics=Topics(stores.metadata, stores.clock, stores.chance),
+        index=index,
+        appender=appender,
+        reader=LogReader(stores.objects, index, cache, limits=ReadLimits(), offload=stores.offload),
+        delete_records=delete_records,
+    )

@@ -1,0 +1,65 @@
+"""Joins the parts of a landing process and runs them."""
+
+from __future__ import annotations
+
+import logging
+
+from frazil.assembly.log_lines import set_up_logging
+from frazil.assembly.running import finish, first_of
+from frazil.assembly.settings import FrazilSettings
+from frazil.assembly.stopping import stop_requested
+from frazil.assembly.stores import Stores, open_stores
+from frazil.kit.tasks import spawn
+from frazil.landing import AutoLanding, Landing, LandingDeps, LandingSettings
+from frazil.log.cache import BlockCache
+from frazil.log.index import LogIndex
+from frazil.log.read import LogReader, ReadLimits
+from frazil.metadata.topics import Topics
+
+_LOG = logging.getLogger("frazil.land")
+_CACHE_BYTES = 64 * 1024 * 1024
+
+
+async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
+    """Lands until SIGTERM or SIGINT; a clean stop tries a last commit per table."""
+    set_up_logging(settings.log_level)
+    async with stop_requested(supervised=supervised) as stop, open_stores(settings) as stores:
+        index = LogIndex(stores.metadata, shards=stores.instance.shards)
+        landing = Landing(_deps(stores, index), landing_settings(settings))
+        tasks = {spawn("landing", landing.run()), spawn("follow log", index.follow())}
+        waiting = spawn("wait for stop", stop.wait())
+        _LOG.info("landing from cluster %s", stores.instance.cluster_id)
+        await first_of(waiting, tasks)
+        landing.stop()
+        await finish(tasks, keep_name="landing")
+
+
+def landing_settings(settings: FrazilSettings) -> LandingSettings:
+    """The landing part of the settings tree as the room wants it."""
+    given = settings.landing
+    auto = AutoLanding(namespace=given.namespace, commit_bytes=given.commit_bytes) if given.auto else None
+    return LandingSettings(
+        auto=auto,
+        commit_interval_ms=given.commit_interval_ms,
+        progress_idle_ms=given.progress_idle_ms,
+        call_deadline_ms=given.call_timeout_ms,
+        snapshots_keep=given.snapshots_max,
+        delete_grace_ms=given.data_grace_ms,
+        metadata_grace_ms=given.metadata_grace_ms,
+    )
+
+
+def _deps(stores: Stores, index: LogIndex) -> LandingDeps:
+    return LandingDeps(
+        store=stores.metadata,
+        topics=Topics(stores.metadata, stores.clock, stores.chance),
+        index=index,
+        reader=LogReader(stores.objects, index, BlockCache(_CACHE_BYTES), limits=ReadLimits(), offload=stores.offload),
+        objects=stores.objects,
+        catalogs={"default": stores.catalog},
+        source=f"{stores.instance.cluster_id}/{stores.instance.incarnation}",
+        clock=stores.clock,
+        chance=stores.chance,
+        offload=stores.offload,
+        faults=stores.faults,
+    )
