@@ -104,7 +104,12 @@ class Committer:
         self._snapshots = Snapshots(deps, self.lists, self.locations)
         self._locks: dict[str, asyncio.Lock] = {}
         self._trouble: dict[str, str] = {}
+        self._held: dict[str, tuple[str, ...]] = {}
         self._known: dict[str, tuple[str, Progress]] = {}
+
+    def held(self, ident: str) -> frozenset[str]:
+        """Keys of files whose commit is under way: not yet in the table, and nobody's to delete (F56)."""
+        return frozenset(self._held.get(ident, ()))
 
     def trouble(self, ident: str) -> str | None:
         """Why a commit of that table is not through yet, None when nothing is in the way."""
@@ -118,17 +123,24 @@ class Committer:
         """
         ident = landed.base.ident
         async with self._locks.setdefault(ident, asyncio.Lock()):
+            self._held[ident] = tuple(self.locations.key_of(file.path) for file in landed.files)
             try:
                 return await self._commit(landed)
             finally:
+                del self._held[ident]
                 self._trouble.pop(ident, None)
 
-    async def replace(self, draft: Draft, *, base: LoadedTable) -> LoadedTable | None:
-        """Commits a rewrite that moves no progress, on exactly ``base`` or not at all; None when it was passed by or is not known.
+    async def replace(self, ident: str, plan: Callable[[LoadedTable], Awaitable[Draft | None]]) -> LoadedTable | None:
+        """Commits a rewrite that moves no progress; None when there is nothing to do any more, it was passed by, or is not known.
 
-        An unknown outcome needs no settling: the request asserts its base, and a later look at the table shows what became of it.
+        ``plan`` sees the newest table while nobody else of this process commits to it, so it must be quick (R24): what takes long is
+        done before. An unknown outcome needs no settling: the request asserts its head, and a later look shows what became of it.
         """
-        async with self._locks.setdefault(base.ident, asyncio.Lock()):
+        async with self._locks.setdefault(ident, asyncio.Lock()):
+            base = await self._within(self.catalog.load(ident))
+            draft = await plan(base)
+            if draft is None:
+                return None
             progress = await self._progress(base)
             prepared = await self._snapshots.prepare(base, progress, draft)
             try:

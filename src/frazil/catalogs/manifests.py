@@ -25,6 +25,7 @@ from frazil.catalogs.port import JsonObject
 from frazil.kit.errors import Bug, Corrupt
 
 _EQUALITY_IDS: Final = 135
+_ADDED_SNAPSHOT_AT: Final = 6
 _CODEC: Final = "gzip"  # Iceberg's name; Avro calls it deflate
 
 Manifest = avro.ManifestFile
@@ -236,6 +237,13 @@ def assign_sequence(line: Manifest, sequence: int) -> Manifest:
     if line.min_sequence_number == avro.UNASSIGNED_SEQ:
         line.min_sequence_number = sequence
     return line
+
+
+def in_snapshot(line: Manifest, snapshot_id: int) -> Manifest:
+    """A copy of a manifest's line that says ``snapshot_id`` brought it in."""
+    values = [line[at] for at in range(len(line))]
+    values[_ADDED_SNAPSHOT_AT] = snapshot_id
+    return Manifest(*values)
 
 
 def decode_manifest_list(data: bytes, location: str) -> tuple[Manifest, ...]:

@@ -19,9 +19,8 @@ from frazil.kit.errors import Conflict, Corrupt, Missing, OutcomeUnknown, RetryL
 DEFAULT_PROPERTIES: Final[Mapping[str, str]] = {
     "write.metadata.previous-versions-max": "20",
     "write.parquet.compression-codec": "zstd",
-    "commit.retry.num-retries": "0",
 }
-"""Twenty metadata files keep every commit small; a foreign writer of the 0.12 library must not replay its commit after ours."""
+"""Twenty entries of metadata log keep every commit small; foreign writers keep to both."""
 _SWAPS_MAX: Final = 5
 
 

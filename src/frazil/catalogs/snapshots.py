@@ -17,13 +17,12 @@ from frazil.catalogs.files import DataFile
 from frazil.catalogs.lists import ManifestLists
 from frazil.catalogs.locations import Locations, commit_id
 from frazil.catalogs.manifests import (
-    Entry,
     Manifest,
     ManifestSpec,
     assign_sequence,
     encode_added,
-    encode_existing,
     encode_manifest_list,
+    in_snapshot,
 )
 from frazil.catalogs.metadata_json import MAIN, current_schema, partition_spec, ref_snapshot, snapshot_by_id
 from frazil.catalogs.port import CatalogDeps, JsonObject, LoadedTable
@@ -78,10 +77,10 @@ class Draft:
     operation: str
     files: Sequence[DataFile] = ()
     """Added data files."""
-    rewritten: Sequence[Sequence[Entry]] = ()
-    """Live entries to write into new manifests, each group under one partition spec."""
+    rewritten: Sequence[Manifest] = ()
+    """Manifests that are stored already and hold nothing but existing files."""
     replaced: frozenset[str] = frozenset()
-    """Locations of manifests the rewritten ones stand for."""
+    """Locations of the manifests that the rewritten ones stand for."""
     moves: Mapping[SourcePartition, Move] = field(default_factory=dict)
     change: SchemaChange | None = None
     summary: Mapping[str, str] = field(default_factory=dict)
@@ -161,23 +160,13 @@ class Snapshots:
             groups.setdefault(file.spec_id, []).append(file)  # never under the table's present spec: that would mislabel them
         for spec_id, files in sorted(groups.items()):
             common = ManifestSpec(schema=schema, spec=partition_spec(base.metadata, spec_id))
-            location = self._manifest_location(base, identity, len(fresh))
+            location = f"{base.location}/metadata/{identity.commit_id}-m{len(fresh)}.avro"
             data, line = encode_added(location, files, common, snapshot_id=identity.snapshot_id)
-            fresh.append(await self._put(location, data, line, identity))
-        for entries in draft.rewritten:
-            common = ManifestSpec(schema=schema, spec=partition_spec(base.metadata, entries[0].file.spec_id))
-            location = self._manifest_location(base, identity, len(fresh))
-            data, line = encode_existing(location, entries, common, snapshot_id=identity.snapshot_id)
-            fresh.append(await self._put(location, data, line, identity))
+            await put_checked(self._deps.objects, self._locations.key_of(location), data)
+            fresh.append(assign_sequence(line, identity.sequence))
+        fresh += [assign_sequence(in_snapshot(line, identity.snapshot_id), identity.sequence) for line in draft.rewritten]
         before = await self._lists.lines(identity.parent)
         return (*fresh, *(line for line in before if line.manifest_path not in draft.replaced))
-
-    def _manifest_location(self, base: LoadedTable, identity: _Identity, number: int) -> str:
-        return f"{base.location}/metadata/{identity.commit_id}-m{number}.avro"
-
-    async def _put(self, location: str, data: bytes, line: Manifest, identity: _Identity) -> Manifest:
-        await put_checked(self._deps.objects, self._locations.key_of(location), data)
-        return assign_sequence(line, identity.sequence)
 
     def _snapshot(self, base: LoadedTable, identity: _Identity, draft: Draft, list_location: str) -> dict[str, object]:
         schema = draft.change.schema if draft.change else current_schema(base.metadata)
