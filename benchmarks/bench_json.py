@@ -19,7 +19,8 @@ COLUMNS = [
 
 def record(number: int) -> dict[str, object]:
     return {
-        "id": 123456789 + number, "user_id": f"u-{number % 9999:07}", "event": "page_view", "ts": f"2025-07-01T12:00:{number % 60:02}.123456Z",
+        "id": 123456789 + number, "user_id": f"u-{number % 9999:07}", "event": "page_view",
+        "ts": f"2025-07-01T12:00:{number % 60:02}.123456Z",
         "price": number / 8, "qty": number % 7, "ok": number % 2 == 0, "country": "DE", "city": "Berlin", "lat": 52.5 + number / 1e6,
         "lon": 13.405, "ref": None, "session": f"{number:016x}", "page": "/a/b/c", "duration": number % 5000, "score": 0.25,
         "flags": number % 128, "device": "mobile", "ver": "1.2.3",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from frazil.schemas.port import REJECT_CODES
 from tests.unit.schemas.json_cases import CASES, SLICES, tables
+
+from frazil.schemas.port import REJECT_CODES
 
 PAGE = Path(__file__).parents[2] / "docs" / "json-semantics.md"
 

@@ -46,25 +46,25 @@ def _string(value: object) -> object:
 
 
 def _integer(word: str, low: int, high: int, value: object) -> object:
-    if type(value) is int or type(value) is Literal:
+    if type(value) is int or isinstance(value, Literal):
         return numbers.integer(value, low, high)
     raise wrong_type(word, value)
 
 
 def _decimal(word: str, precision: int, scale: int, value: object) -> object:
-    if type(value) is int or type(value) is Literal:
+    if type(value) is int or isinstance(value, Literal):
         return numbers.decimal(value, precision, scale)
     raise wrong_type(word, value)
 
 
 def _double(value: object) -> object:
-    if type(value) is float or type(value) is int or type(value) is Literal:
+    if type(value) is float or type(value) is int or isinstance(value, Literal):
         return numbers.double(value)
     raise wrong_type("double", value)
 
 
 def _float(value: object) -> object:
-    if type(value) is float or type(value) is int or type(value) is Literal:
+    if type(value) is float or type(value) is int or isinstance(value, Literal):
         return numbers.single(value)
     raise wrong_type("float", value)
 

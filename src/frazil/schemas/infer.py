@@ -24,7 +24,7 @@ from frazil.schemas import numbers
 from frazil.schemas.arrays import AnyField, map_type
 from frazil.schemas.fit import LONG_RANGE, Fit, build_fit, wrong_type
 from frazil.schemas.names import NameIndex, why_unfit
-from frazil.schemas.numbers import Literal
+from frazil.schemas.numbers import IntLiteral, Literal
 from frazil.schemas.port import DecodeOptions, Reject, clip
 from frazil.schemas.shape import Kind, Shape, member_of
 from frazil.schemas.unfit import Unfit, show
@@ -43,7 +43,7 @@ class Node:
     fit: Fit | None = None
     exact: bool = True
     fields: list[tuple[str, Node]] = field(default_factory=list)
-    index: NameIndex = field(default_factory=NameIndex)
+    index: NameIndex | None = None
     item: Node | None = None
 
 
@@ -129,40 +129,42 @@ class _Growth:
         if value is None:
             return None
         if isinstance(value, dict):
-            node = Node(kind=Kind.STRUCT)
+            node = Node(kind=Kind.STRUCT, index=NameIndex())
             self._see_struct(node, value)
             return node if node.fields else None
         if isinstance(value, list):
             node = Node(kind=Kind.LIST)
             self._see_list(node, value)
             return node if node.item is not None else None
-        return _scalar(value)
+        kind, exact = _scalar(value)
+        return Node(kind=kind, exact=exact)
 
     def _see_struct(self, node: Node, value: object) -> None:
-        if type(value) is not dict:
+        index = node.index
+        if index is None or type(value) is not dict:
             raise _conflict(node, value)
         taken: dict[int | str, str] = {}
         for key, item in value.items():
-            position = node.index.find(key)
-            place = node.index.fold(key) if position is None else position
+            position = index.find(key)
+            place = index.fold(key) if position is None else position
             if place in taken:
                 raise Unfit("ambiguous-name", f"{clip_name(taken[place])} and {clip_name(key)} belong to the same column")
             taken[place] = key
             try:
                 if position is not None:
                     self._see(node.fields[position][1], item)
-                elif self._see_new_field(node, key, item):
+                elif self._see_new_field(node, index, key, item):
                     taken[len(node.fields) - 1] = key
             except Unfit as verdict:
                 verdict.path.append(key)
                 raise
 
-    def _see_new_field(self, node: Node, key: str, item: object) -> bool:
+    def _see_new_field(self, node: Node, index: NameIndex, key: str, item: object) -> bool:
         """Adds a field if its value tells a type."""
         seen = self._first(item)
         if seen is None:
             return False
-        name = node.index.landing_name(key)
+        name = index.landing_name(key)
         why = why_unfit(name)
         if why is not None:
             raise Unfit("bad-name", why)
@@ -170,8 +172,8 @@ class _Growth:
         if self._columns > self._columns_max:
             raise Unfit("too-many-columns", f"its new fields would make more than {self._columns_max} columns")
         node.fields.append((name, seen))
-        node.index.add(name)
-        self._undo += (node.fields.pop, node.index.drop_last)
+        index.add(name)
+        self._undo += (node.fields.pop, index.drop_last)
         return True
 
     def _see_list(self, node: Node, value: object) -> None:
@@ -200,13 +202,11 @@ class _Growth:
         """One more value of a column the slice itself brought."""
         if isinstance(value, (dict, list)):
             raise _conflict(node, value)
-        other = _scalar(value)
-        both_exact = node.exact and other.exact
-        if other.kind is node.kind:
-            kind = node.kind
-        elif both_exact and {node.kind, other.kind} == {Kind.LONG, Kind.DOUBLE}:
+        kind, exact = _scalar(value)
+        both_exact = node.exact and exact
+        if kind is not node.kind and both_exact and {node.kind, kind} == {Kind.LONG, Kind.DOUBLE}:
             kind = Kind.DOUBLE
-        else:
+        elif kind is not node.kind:
             raise _conflict(node, value)
         if kind is not node.kind or both_exact is not node.exact:
             self._undo.append(partial(_restore, node, node.kind, exact=node.exact))
@@ -229,18 +229,18 @@ def _conflict(node: Node, value: object) -> Unfit:
     return Unfit("type-conflict", f"an earlier record of the slice has {node.kind.value} here, this one has {show(value)}")
 
 
-def _scalar(value: object) -> Node:
-    """The node of a first scalar."""
+def _scalar(value: object) -> tuple[Kind, bool]:
+    """The kind of column a scalar asks for, and whether it is an exact double."""
     if isinstance(value, bool):
-        return Node(kind=Kind.BOOLEAN)
+        return Kind.BOOLEAN, True
     if type(value) is str:
-        return Node(kind=Kind.STRING)
-    if type(value) is int or (type(value) is Literal and numbers.is_integer_literal(value)):
+        return Kind.STRING, True
+    if type(value) is int or type(value) is IntLiteral:
         number = numbers.integer(value, *LONG_RANGE)
-        return Node(kind=Kind.LONG, exact=int(float(number)) == number)
+        return Kind.LONG, int(float(number)) == number
     if type(value) is Literal:
         numbers.double(value)
-        return Node(kind=Kind.DOUBLE)
+        return Kind.DOUBLE, True
     raise Bug(f"the JSON scanner made a {type(value).__name__}")
 
 

@@ -21,14 +21,20 @@ _LONG_DIGITS_MAX = 19
 
 
 class Literal(str):
-    """The text of a JSON number that is not a short integer."""
+    """The text of a JSON number; of its own, one with point or exponent."""
+
+    __slots__ = ()
+
+
+class IntLiteral(Literal):
+    """The text of a long integer without point and exponent."""
 
     __slots__ = ()
 
 
 def read_int(text: str) -> int | Literal:
     """For the JSON scanner: an int, or its text when converting it could be slow or refused by the interpreter."""
-    return int(text) if len(text) <= _INT_CHARACTERS_MAX else Literal(text)
+    return int(text) if len(text) <= _INT_CHARACTERS_MAX else IntLiteral(text)
 
 
 class Exact(NamedTuple):
@@ -42,7 +48,7 @@ class Exact(NamedTuple):
 def exact(literal: Literal) -> Exact:
     """The value of a literal. Raises Unfit when it is too long."""
     if len(literal) > LITERAL_CHARACTERS_MAX:
-        raise Unfit("out-of-range", f"a number of more than {LITERAL_CHARACTERS_MAX} characters", literal)
+        raise _too_long(literal)
     mantissa, _, exponent_text = literal.lower().partition("e")
     whole, _, fraction = mantissa.lstrip("-").partition(".")
     written = whole + fraction
@@ -79,7 +85,11 @@ def integer(value: int | Literal, low: int, high: int) -> int:
 
 def decimal(value: int | Literal, precision: int, scale: int) -> Decimal:
     """``value`` as decimal(precision, scale), without rounding. Raises Unfit when it does not fit exactly."""
-    found = exact(Literal(value))
+    text = str(value)
+    whole, _, fraction = text.partition(".")
+    if len(fraction) <= scale and len(whole) <= precision - scale and "e" not in text and "E" not in text:
+        return Decimal(text)
+    found = exact(Literal(text))
     if found.digits and -found.exponent > scale:
         raise Unfit("not-exact", f"has more than {scale} digits after the point", value)
     if found.digits and len(found.digits) + found.exponent > precision - scale:
@@ -90,17 +100,27 @@ def decimal(value: int | Literal, precision: int, scale: int) -> Decimal:
 
 def double(value: float | int | Literal) -> float:
     """The double of ``value``: the nearest one for a literal with point or exponent; an integer literal must be exact."""
-    if type(value) is not float:
-        if len(str(value)) > LITERAL_CHARACTERS_MAX:
-            raise Unfit("out-of-range", f"a number of more than {LITERAL_CHARACTERS_MAX} characters", value)
-        number = float(str(value))
-        if math.isfinite(number) and is_integer_literal(value) and Decimal(number) != Decimal(str(value)):
-            raise Unfit("not-exact", "an integer that no double equals", value)
-    else:
-        number = value
+    if type(value) is Literal and len(value) > LITERAL_CHARACTERS_MAX:
+        raise _too_long(value)
+    number = _integer_double(value) if is_integer_literal(value) else float(value)
     if not math.isfinite(number):
         raise Unfit("out-of-range", "larger than any double", value)
     return number
+
+
+def _integer_double(value: float | int | Literal) -> float:
+    """The double that equals an integer literal; infinite when it is beyond all doubles."""
+    text = str(value)
+    if len(text) > LITERAL_CHARACTERS_MAX:
+        raise _too_long(value)
+    number = float(text)
+    if math.isfinite(number) and Decimal(number) != Decimal(text):
+        raise Unfit("not-exact", "an integer that no double equals", value)
+    return number
+
+
+def _too_long(value: object) -> Unfit:
+    return Unfit("out-of-range", f"a number of more than {LITERAL_CHARACTERS_MAX} characters", value)
 
 
 def single(value: float | int | Literal) -> float:
@@ -117,4 +137,4 @@ def single(value: float | int | Literal) -> float:
 
 def is_integer_literal(value: float | int | Literal) -> bool:
     """Whether the number was written without point and exponent."""
-    return type(value) is int or (type(value) is Literal and not any(mark in value for mark in ".eE"))
+    return type(value) is int or type(value) is IntLiteral

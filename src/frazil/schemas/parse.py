@@ -58,7 +58,7 @@ def read_exact(value: bytes, options: DecodeOptions) -> Document:
         raise Unfit("empty", "no JSON in it")
     if text[0] == "\ufeff":
         raise Unfit("not-json", "begins with a byte order mark")
-    if _depth(value) > options.depth_max:
+    if _is_deeper(value, options.depth_max):
         raise Unfit("too-deep", f"nested deeper than {options.depth_max}")
     document = _scan(text)
     if type(document) is not dict:
@@ -79,19 +79,24 @@ def _scan(text: str) -> object:
     return document
 
 
-def _depth(value: bytes) -> int:
-    """How deep brackets nest outside strings; for bytes that are not JSON, some number not below what a scanner would meet."""
-    if value.count(b"[") + value.count(b"{") < 2:
-        return 1
+def _is_deeper(value: bytes, limit: int) -> bool:
+    """Whether brackets outside strings nest deeper than ``limit``, anywhere a scanner could get to.
+
+    In the part a scanner gets through, backslashes come only in strings and pair from the left; so taking out pairs, then
+    escaped quotes, leaves only quotes that open or close a string.
+    """
+    if value.count(b"[") + value.count(b"{") <= limit:
+        return False
     outside = value.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
-    depth = deepest = 0
+    depth = 0
     for bracket in b"".join(outside).translate(None, _NOT_BRACKETS):
         if bracket in b"[{":
             depth += 1
-            deepest = max(deepest, depth)
+            if depth > limit:
+                return True
         else:
             depth -= 1
-    return deepest
+    return False
 
 
 def _check_surrogates(document: object) -> None:

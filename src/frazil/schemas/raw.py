@@ -39,9 +39,10 @@ class RawDecoder:
         target = self._schema if schema is None else schema
         additions = self._additions(target)
         whole = target if additions is None else evolve(target, additions)
+        nulls_fit = self._options.null_value_rows and whole.field(_COLUMN).nullable
         rows, rejects = array("q"), list[Reject]()
         for row, value in enumerate(values):
-            reject = self._fault(row, value)
+            reject = self._fault(row, value) if value is not None else _null_fault(row, fits=nulls_fit)
             if reject is None:
                 rows.append(row)
             else:
@@ -62,10 +63,8 @@ class RawDecoder:
                 raise Refused(f"column {field.name}: not null, but raw values fill only the column {_COLUMN!r}")
         return None if _COLUMN in target.names else self._schema
 
-    def _fault(self, row: int, value: bytes | None) -> Reject | None:
+    def _fault(self, row: int, value: bytes) -> Reject | None:
         """Why a value cannot land, if so."""
-        if value is None:
-            return self._null_fault(row)
         if len(value) > self._options.value_bytes_max:
             return Reject(row=row, code="too-large", why=f"{len(value)} bytes, more than {self._options.value_bytes_max}")
         if self._as_text:
@@ -75,7 +74,6 @@ class RawDecoder:
                 return Reject(row=row, code="not-utf8", why=f"byte {error.start} is not UTF-8 ({error.reason})")
         return None
 
-    def _null_fault(self, row: int) -> Reject | None:
-        if self._options.null_value_rows:
-            return None
-        return Reject(row=row, code="null-value", why="the record has no value")
+
+def _null_fault(row: int, *, fits: bool) -> Reject | None:
+    return None if fits else Reject(row=row, code="null-value", why="the record has no value")

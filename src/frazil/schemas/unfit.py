@@ -30,10 +30,12 @@ def path_text(inside_out: list[str | int]) -> str:
     for step in reversed(inside_out):
         if isinstance(step, int):
             parts.append(f"[{step}]")
+        elif len(step) > _SHOWN_CHARACTERS_MAX:
+            parts.append(f"[{clip(step, _SHOWN_CHARACTERS_MAX)!r}]")
         elif step.replace("_", "a").replace("-", "a").isalnum():
             parts.append(f".{step}" if parts else step)
         else:
-            parts.append(f"[{clip(step, _SHOWN_CHARACTERS_MAX)!r}]")
+            parts.append(f"[{step!r}]")
     return "".join(parts)
 
 

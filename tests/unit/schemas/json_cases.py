@@ -1,6 +1,6 @@
 """Every case of docs/json-semantics.md, once. The tables of that page are printed from here:
 
-    python -m tests.unit.schemas.json_cases
+python -m tests.unit.schemas.json_cases
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ NUMBERS = [
     Case("1e-999999999 in long", "v long", v("1e-999999999"), code="not-exact", path="v"),
     Case("5,000 digits in long", "v long", v("1" * 5000), code="out-of-range", path="v", shown="a number of 5,000 digits"),
     Case("10 MB of digits in long", "v long", v("1" * 10_000_000), code="out-of-range", path="v", shown="a number of 10,000,000 digits"),
-    Case("10 MB of digits without column", "v long", b'{"v":1,"w":' + b"1" * 10_000_000 + b"}", 1, shown="10,000,000 digits in another field"),
+    Case(
+        "10 MB of digits without column", "v long", b'{"v":1,"w":' + b"1" * 10_000_000 + b"}", 1, shown="10,000,000 digits in another field"
+    ),
     Case("decimal fraction in double", "v double", v("0.1"), 0.1),
     Case("exponent in double", "v double", v("-1.5E+3"), -1500.0),
     Case("more digits than a double has", "v double", v("0.1234567890123456789"), 0.12345678901234568),
@@ -196,7 +198,7 @@ TEXTS = [
     Case("epoch number in timestamp", "v timestamp", v("1751364000"), code="wrong-type", path="v"),
     Case("no zone in timestamptz", "v timestamptz", q("2025-07-01T10:00:00"), code="zone", path="v"),
     Case("zone in timestamp", "v timestamp", q("2025-07-01T10:00:00Z"), code="zone", path="v"),
-    Case("timestamp without zone", "v timestamp", q("2025-07-01T10:00:00.25"), datetime(2025, 7, 1, 10, 0, 0, 250000)),
+    Case("timestamp without zone", "v timestamp", q("2025-07-01T10:00:00.25"), NOON.replace(tzinfo=None, microsecond=250000)),
     Case("year before 1 in UTC", "v timestamptz", q("0001-01-01T00:00:00+01:00"), code="out-of-range", path="v"),
     Case("year after 9999 in UTC", "v timestamptz", q("9999-12-31T23:59:59-01:00"), code="out-of-range", path="v"),
     Case("leap second", "v timestamptz", q("2016-12-31T23:59:60Z"), code="bad-text", path="v"),
@@ -267,7 +269,11 @@ CASES = [case for group in GROUPS.values() for case in group]
 
 WIDE = "{" + ",".join(f'"c{number}":1' for number in range(1001)) + "}"
 SLICES = [
-    Slice("the six kinds", ('{"a":1,"b":1.0,"c":"2025-07-01","d":true,"e":{"f":[1]}}',), ("a long", "b double", "c string", "d boolean", "e struct<f: list<long>>")),
+    Slice(
+        "the six kinds",
+        ('{"a":1,"b":1.0,"c":"2025-07-01","d":true,"e":{"f":[1]}}',),
+        ("a long", "b double", "c string", "d boolean", "e struct<f: list<long>>"),
+    ),
     Slice("null, [] and {} tell no type", ('{"a":null,"b":[],"c":{}}', '{"d":[null],"e":{"x":null},"f":[[]]}'), ()),
     Slice(
         "typed after null, [] and {}",
@@ -281,19 +287,42 @@ SLICES = [
     Slice("fraction, then inexact integer", ('{"a":1.5}', '{"a":9007199254740993}'), ("a double",), rejects=((1, "type-conflict"),)),
     Slice("fraction into the table's long", ('{"a":1.5}', '{"a":2.0}'), ("a long",), had=("a long",), rejects=((0, "not-exact"),)),
     Slice("2^63 in a new column", ('{"a":9223372036854775808}',), (), rejects=((0, "out-of-range"),)),
-    Slice("first type wins", ('{"a":1}', '{"a":"x"}', '{"a":{"b":1}}', '{"a":2}'), ("a long",), rejects=((1, "type-conflict"), (2, "type-conflict"))),
+    Slice(
+        "first type wins",
+        ('{"a":1}', '{"a":"x"}', '{"a":{"b":1}}', '{"a":2}'),
+        ("a long",),
+        rejects=((1, "type-conflict"), (2, "type-conflict")),
+    ),
     Slice("a refused record leaves no column", ('{"a":1}', '{"new":1,"a":"x"}'), ("a long",), rejects=((1, "type-conflict"),)),
-    Slice("a refused record does not widen", ('{"a":1,"b":true}', '{"a":1.5,"b":0}'), ("a long", "b boolean"), rejects=((1, "type-conflict"),)),
-    Slice("new nested fields", ('{"c":{"id":2,"d":{"n":"a"}}}',), ("c struct<id: long, d: struct<n: string>>",), had=("c struct<id: long>",)),
-    Slice("new fields in a list", ('{"c":[{"id":1},{"x":true}]}',), ("c list<struct<id: long, x: boolean>>",), had=("c list<struct<id: long>>",)),
-    Slice("new fields in a map", ('{"c":{"k":{"x":1.5}}}',), ("c map<string, struct<id: long, x: double>>",), had=("c map<string, struct<id: long>>",)),
+    Slice(
+        "a refused record does not widen", ('{"a":1,"b":true}', '{"a":1.5,"b":0}'), ("a long", "b boolean"), rejects=((1, "type-conflict"),)
+    ),
+    Slice(
+        "new nested fields", ('{"c":{"id":2,"d":{"n":"a"}}}',), ("c struct<id: long, d: struct<n: string>>",), had=("c struct<id: long>",)
+    ),
+    Slice(
+        "new fields in a list",
+        ('{"c":[{"id":1},{"x":true}]}',),
+        ("c list<struct<id: long, x: boolean>>",),
+        had=("c list<struct<id: long>>",),
+    ),
+    Slice(
+        "new fields in a map",
+        ('{"c":{"k":{"x":1.5}}}',),
+        ("c map<string, struct<id: long, x: double>>",),
+        had=("c map<string, struct<id: long>>",),
+    ),
     Slice("columns in order of first sight", ('{"b":1}', '{"c":1,"a":1}'), ("z long", "b long", "c long", "a long"), had=("z long",)),
     Slice("names that differ in case", ('{"userId":1}', '{"userid":2}', '{"USERID":3}'), ("userId long",)),
-    Slice("both spellings in one record", ('{"a":1,"A":2}', '{"B":null,"b":1}'), (), rejects=((0, "ambiguous-name"), (1, "ambiguous-name"))),
+    Slice(
+        "both spellings in one record", ('{"a":1,"A":2}', '{"B":null,"b":1}'), (), rejects=((0, "ambiguous-name"), (1, "ambiguous-name"))
+    ),
     Slice("a dot in a name", ('{"a":{"b":1},"a.b":2}',), ("a struct<b: long>", "a_b long")),
     Slice("a dot against an underscore", ('{"a_b":1,"a.b":2}',), (), rejects=((0, "ambiguous-name"),)),
     Slice("unusual names", ('{"a#b":1,"1st":2,"日本":3,"x y":4}',), ("a#b long", "1st long", "日本 long", "`x y` long")),
-    Slice("names of metadata columns", ('{"_offset":1,"_offset_":2,"_Offset__":3}',), ("_offset_ long", "_offset__ long", "_Offset___ long")),
+    Slice(
+        "names of metadata columns", ('{"_offset":1,"_offset_":2,"_Offset__":3}',), ("_offset_ long", "_offset__ long", "_Offset___ long")
+    ),
     Slice("empty name", ('{"":1}', '{"":null,"a":1}'), ("a long",), rejects=((0, "bad-name"),)),
     Slice("control character in a name", ('{"a\\n":1}',), (), rejects=((0, "bad-name"),)),
     Slice("more than 1,000 columns", (WIDE, '{"a":1}'), ("a long",), rejects=((0, "too-many-columns"),)),
@@ -314,7 +343,12 @@ def tables() -> str:
             result = case.result_text() if len(case.result_text()) < 200 else "lands whole"
             lines.append(f"| {case.name} | `{case.column}` | {_cell(case.value_text())} | {_cell(result)} |")
         lines.append("")
-    lines += ["### Inferred columns", "", "| case | table had | values | table has | rejects (row from 0) |", "| --- | --- | --- | --- | --- |"]
+    lines += [
+        "### Inferred columns",
+        "",
+        "| case | table had | values | table has | rejects (row from 0) |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for slice_ in SLICES:
         values = "<br>".join(f"`{value}`" if len(value) < 200 else "an object of 1,001 fields" for value in slice_.values)
         had, has = (", ".join(f"`` {text} ``" for text in columns) or "–" for columns in (slice_.had, slice_.columns))

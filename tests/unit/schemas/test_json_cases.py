@@ -7,12 +7,12 @@ import struct
 
 import pyarrow as pa
 import pytest
+from tests.unit.schemas.json_cases import CASES, RESERVED, SLICES, Case, Slice
 
 from frazil.schemas import DecodeOptions, decoder_for, evolve, parse_columns
 from frazil.schemas.ddl import describe
 from frazil.schemas.json import JsonDecoder
 from frazil.schemas.port import REJECT_CODES
-from tests.unit.schemas.json_cases import CASES, RESERVED, SLICES, Case, Slice
 
 
 def ident(case: Case | Slice) -> str:
