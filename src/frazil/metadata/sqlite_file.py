@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from frazil.kit.errors import Bug, Corrupt, FrazilError, OutcomeUnknown, Refused, RetryLater
 from frazil.metadata.directory import refuse_network_filesystem
+
+T = TypeVar("T")
 
 APPLICATION_ID: Final = 0x46525A4C
 """``FRZL``: marks the file as ours in its header."""
@@ -72,26 +75,41 @@ def _prepare_patiently(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    new = _is_new(connection, path)
+    if _in_transaction(connection, "BEGIN", lambda: _is_new(connection, path)):
+        _to_wal(connection, path)
+        _in_transaction(connection, "BEGIN IMMEDIATE", lambda: _create(connection, path))
+    _to_wal(connection, path)
+
+
+def _to_wal(connection: sqlite3.Connection, path: Path) -> None:
     mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
     if mode != "wal":
         raise Refused(f"{path}: this file system gives SQLite no write-ahead log (got {mode!r}); put the file on a local disk")
     connection.execute("PRAGMA synchronous=FULL")
-    if not new:
-        return
-    connection.execute("BEGIN IMMEDIATE")
+
+
+def _create(connection: sqlite3.Connection, path: Path) -> None:
+    if _is_new(connection, path):  # another process may have been first
+        for statement in _SCHEMA.split(";"):
+            connection.execute(statement)
+
+
+def _in_transaction(connection: sqlite3.Connection, begin: str, work: Callable[[], T]) -> T:
+    connection.execute(begin)
     try:
-        if _is_new(connection, path):
-            for statement in _SCHEMA.split(";"):
-                connection.execute(statement)
+        result = work()
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+    return result
 
 
 def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """True for an empty file, False for one of ours. Looks before anything is changed; raises Refused for any other."""
+    """True for an empty file, False for one of ours. Looks before anything is changed; raises Refused for any other.
+
+    Inside a transaction, or the three answers may be of different moments.
+    """
     application: int = connection.execute("PRAGMA application_id").fetchone()[0]
     written: int = connection.execute("PRAGMA user_version").fetchone()[0]
     tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
