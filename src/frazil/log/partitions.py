@@ -13,19 +13,22 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from frazil.kit.names import PartitionKey
+from frazil.log.horizon import ulid_ms
 from frazil.log.producers import ProducerState
 from frazil.log.refs import Bounds, Ref
+from frazil.metadata.port import START, Revision
 
 
 class Bundle:
     """One bundle that has at least one run somewhere in the index. ``live`` counts those runs."""
 
-    __slots__ = ("bytes", "key", "live", "ulid")
+    __slots__ = ("bytes", "key", "live", "ulid", "written_ms")
 
     def __init__(self, ulid: str, key: str, size_bytes: int) -> None:
         self.ulid = ulid
         self.key = key
         self.bytes = size_bytes
+        self.written_ms = ulid_ms(ulid)
         self.live = 0
 
 
@@ -61,7 +64,7 @@ class PartitionLog:
         self.start = 0
         self.sealed_to = 0
         self.end = 0
-        self.record_version = 0
+        self.record_version: Revision = START
         """Version of the partition's record in metadata; 0: there is none."""
         self.segment_bases: list[int] = []
         self.segments: list[Segment] = []
@@ -200,6 +203,7 @@ class PartitionLog:
             max_timestamp_ms=self.maxima[at],
             sealed=False,
             object_bytes=bundle.bytes,
+            written_ms=bundle.written_ms,
         )
 
 
@@ -215,4 +219,5 @@ def segment_ref(segment: Segment) -> Ref:
         max_timestamp_ms=segment.max_timestamp_ms,
         sealed=True,
         object_bytes=segment.object_bytes,
+        written_ms=segment.created_ms,
     )

@@ -39,6 +39,8 @@ class ReadLimits:
 
     batch_bytes_max: int = 256 * 1024 * 1024
     uncompressed_bytes_max: int = 256 * 1024 * 1024
+    whole_objects: bool = True
+    """Take small objects whole into the cache. Off for a reader that wants each byte once; it still looks into the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class LogReader:
         for tried in range(TRIES):
             located = [await self._locate(want) for want in wants]
             try:
-                return await self._read(wants, located)
+                return await self.read_refs(wants, located)
             except Missing as error:
                 if tried + 1 == TRIES:
                     raise Corrupt(f"an object in use is gone: {error}", where=str(wants[0].key)) from error
@@ -132,7 +134,8 @@ class LogReader:
             return ()
         return self._index.refs(want.key, want.offset, bytes_max=want.bytes_max) or None
 
-    async def _read(self, wants: Sequence[Want], located: Sequence[tuple[Ref, ...]]) -> tuple[Slice, ...]:
+    async def read_refs(self, wants: Sequence[Want], located: Sequence[tuple[Ref, ...]]) -> tuple[Slice, ...]:
+        """``read_many`` with refs the caller has resolved. Raises Missing when an object is gone."""
         by_object: dict[str, list[_Piece]] = {}
         for number, (want, refs) in enumerate(zip(wants, located, strict=True)):
             left = max(want.bytes_max, 1)
@@ -168,7 +171,7 @@ class LogReader:
         """All pieces of one object; its bytes are let go when they are cut out."""
         async with self._gets:
             first = pieces[0].ref
-            if first.object_bytes <= self._cache.whole_bytes_max or self._cache.find(first.object_key) is not None:
+            if self._takes_whole(first):
                 block = await self._cache.whole(self._objects, first.object_key)
                 for piece in pieces:
                     found[piece.want, piece.at] = self._cut(block, piece)
@@ -181,6 +184,10 @@ class LogReader:
                     block = Block(await self._objects.get(first.object_key, start=start, end=end), start)
                     for piece in run:
                         found[piece.want, piece.at] = self._cut(block, piece)
+
+    def _takes_whole(self, ref: Ref) -> bool:
+        small = self._limits.whole_objects and ref.object_bytes <= self._cache.whole_bytes_max
+        return small or self._cache.find(ref.object_key) is not None
 
     def _cut(self, block: Block, piece: _Piece) -> Extract:
         try:
@@ -261,7 +268,7 @@ class LogReader:
 
     async def _block_for(self, ref: Ref, timestamp_ms: int) -> tuple[Block, Ref]:
         """Bytes to search, and the part of ``ref`` they are."""
-        if ref.object_bytes <= self._cache.whole_bytes_max or self._cache.find(ref.object_key) is not None:
+        if self._takes_whole(ref):
             return await self._cache.whole(self._objects, ref.object_key), ref
         start, end = ref.position, ref.position + ref.length
         if ref.sealed:
@@ -309,6 +316,7 @@ def _part(ref: Ref, start: int, batches: Sequence[Batch]) -> Ref:
         max_timestamp_ms=ref.max_timestamp_ms,
         sealed=True,
         object_bytes=ref.object_bytes,
+        written_ms=ref.written_ms,
     )
 
 

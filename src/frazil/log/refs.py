@@ -23,6 +23,8 @@ class Ref:
     """False: bundle bytes, whose batches carry no offsets yet and must pass ``records.patch`` (R31)."""
     object_bytes: int
     """Size of the whole object, so that a reader can decide to take all of it (R12)."""
+    written_ms: int
+    """When the object was made, by the clock of a broker; timestamps are the producers'."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

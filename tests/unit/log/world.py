@@ -15,9 +15,12 @@ from frazil.kit.names import PartitionId, PartitionKey, TopicId
 from frazil.kit.tasks import InlineOffload
 from frazil.log.append import AppendDeps, Appender, AppendRun, FlushPolicy
 from frazil.log.cache import BlockCache
+from frazil.log.caretaker import Caretaker
 from frazil.log.index import LogIndex
 from frazil.log.read import LogReader
+from frazil.log.upkeep import UpkeepDeps, UpkeepPolicy
 from frazil.metadata.stores.memory import MemoryMetadata, MemoryState
+from frazil.metadata.topics import TopicRecord, Topics
 from frazil.objects.stores.memory import MemoryBucket, MemoryObjects
 from frazil.records import build_batch, scan, split_batches
 from frazil.records.building import BatchOptions, Record
@@ -64,6 +67,26 @@ class Broker:
         self.appender = Appender(deps, policy or FlushPolicy())
         self.reader = LogReader(self.objects, self.index, self.cache, offload=InlineOffload())
         self.task: asyncio.Task[None] | None = None
+        self.topics = Topics(self.store, world.clock, self.chance)
+        self._clock = world.clock
+
+    def caretaker(self, **policy: Any) -> Caretaker:
+        deps = UpkeepDeps(
+            store=self.store,
+            objects=self.objects,
+            index=self.index,
+            topics=self.topics,
+            clock=self._clock,
+            chance=self.chance,
+            offload=InlineOffload(),
+            cache=self.cache,
+        )
+        return Caretaker(deps, UpkeepPolicy(**policy), name="test")
+
+    async def topic(self, name: str, partitions: int = 1, **configs: str) -> TopicRecord:
+        """Keeps records for ever unless told otherwise: tests use small timestamps."""
+        named = {config.replace("_", "."): value for config, value in configs.items()}
+        return await self.topics.create(name, partitions, {"retention.ms": "-1", **named})
 
     def start(self) -> Broker:
         self.task = asyncio.get_running_loop().create_task(self.appender.run(), name="appender")
@@ -88,6 +111,12 @@ class World:
 
     def broker(self, **options: Any) -> Broker:
         return Broker(self, **options)
+
+    def objects(self, prefix: str = "") -> list[str]:
+        return [name for name in self.bucket.keys if name.startswith(prefix)]
+
+    def rows(self, prefix: str) -> list[str]:
+        return [entry.key for entry in self.metadata.read(prefix, prefix + "\U0010ffff", 0).entries]
 
     def commit_keys(self) -> list[str]:
         return [entry.key for entry in self.metadata.read("log/commit/", "log/commit0", 0).entries]

@@ -1,0 +1,239 @@
+"""Sealing: runs in bundles → ``.kfs`` segments, all partitions of a bundle in one pass (R05, R12, R21).
+
+A pass closes all bundles up to an age by raising the horizon, so that the set of their commits is final, and seals each
+partition that has runs in them, together with everything before those runs. What is sealed is planned first: the plan
+record fixes base, cuts and ``created``, so that every try of anybody writes the same bytes. The last transaction writes the
+segment records, moves ``sealed_to`` and ends the plan; it holds only if the plan is still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from frazil.kit.chance import ulid_at
+from frazil.kit.errors import Corrupt, Missing
+from frazil.kit.names import PartitionKey
+from frazil.log.horizon import raise_horizon
+from frazil.log.partitions import PartitionLog, Segment
+from frazil.log.read import LogReader, ReadLimits
+from frazil.log.refs import Ref, Slice, Want
+from frazil.log.sealrecords import PartitionRecord, SealPlan, encode_partition, encode_plan, encode_segment
+from frazil.log.shards import partition_key, plan_key, segment_key
+from frazil.log.upkeep import UpkeepDeps, UpkeepPolicy, put_same
+from frazil.metadata.port import START, Check, Moved, Write
+from frazil.segments import SegmentKey, build_segment
+from frazil.segments.kfs import SegmentBytes
+from frazil.segments.sidecars import build_sidecar
+
+PLANS_MAX: Final = 40
+"""Plans per transaction: a write and two checks each (R10)."""
+OPERATIONS_MAX: Final = 96
+CUTS_MAX: Final = 90
+"""Segments of one plan, so that one transaction can end it."""
+
+
+@dataclass(slots=True)
+class SealReport:
+    """What a pass did. ``closed`` is the horizon it left."""
+
+    closed: str = ""
+    planned: int = 0
+    sealed: int = 0
+    segments: int = 0
+    body_bytes: int = 0
+
+
+class _Unit(NamedTuple):
+    """One segment to write."""
+
+    key: PartitionKey
+    name: SegmentKey
+    refs: tuple[Ref, ...]
+    created_ms: int
+    size: int
+
+
+class Sealer:
+    """Any number of processes may seal at the same time; they only do each other's work twice."""
+
+    def __init__(self, deps: UpkeepDeps, policy: UpkeepPolicy) -> None:
+        self._deps = deps
+        self._policy = policy
+        limits = ReadLimits(whole_objects=False)
+        self._reader = LogReader(deps.objects, deps.index, deps.cache, offload=deps.offload, limits=limits)
+        self.troubles: dict[PartitionKey, str] = {}
+        """Partitions that could not be sealed in the last pass, and why."""
+
+    async def pass_once(self, *, age_ms: int | None = None) -> SealReport:
+        """One pass over everything older than ``age_ms`` (default: the policy's), larger than a segment, or already planned.
+
+        Raises RetryLater when a store does not answer; what was planned is then finished by a later pass.
+        """
+        report = SealReport()
+        self.troubles.clear()
+        await self._deps.topics.refresh()
+        await self._deps.index.refresh()
+        report.closed = await self._close(self._policy.seal_age_ms if age_ms is None else age_ms)
+        await self._deps.index.refresh()
+        await self._plan_all(report)
+        await self._deps.index.refresh()
+        for group in self._groups():
+            await self._seal_group(group, report)
+        await self._deps.index.refresh()
+        return report
+
+    async def _close(self, age_ms: int) -> str:
+        """Raises the horizon if there is a bundle to close: each time costs every broker one more try (R01)."""
+        limit = ulid_at(max(self._deps.clock.now_ms() - age_ms, 0))
+        state = self._deps.index.state
+        if any(ulid <= limit for ulid in state.bundles) or any(ulid <= limit for ulid in state.spent):
+            return (await raise_horizon(self._deps.store, limit)).ulid
+        return limit
+
+    async def _plan_all(self, report: SealReport) -> None:
+        wanted = [(log, plan) for log in self._candidates() if (plan := self._plan(log, report.closed)) is not None]
+        for at in range(0, len(wanted), PLANS_MAX):
+            report.planned += await self._write_plans(wanted[at : at + PLANS_MAX])
+
+    def _candidates(self) -> list[PartitionLog]:
+        """Logs with runs, without a plan, of a topic that exists."""
+        state, topics = self._deps.index.state, self._deps.topics
+        known = [partitions for topic, partitions in state.logs.items() if topics.by_id(topic) is not None]
+        logs = [log for partitions in known for log in partitions.values() if log.run_bases and log.key not in state.plans]
+        return sorted(logs, key=lambda log: log.key)
+
+    def _plan(self, log: PartitionLog, closed: str) -> SealPlan | None:
+        """Up to the end of the last run in a closed bundle, cut by size; what is larger than a segment also without that."""
+        last = max((at for at, bundle in enumerate(log.bundles) if bundle.ulid <= closed), default=-1)
+        ends: list[int] = []
+        size = 0
+        for at in range(len(log.run_bases)):
+            size += log.lengths[at]
+            if size >= self._policy.segment_bytes or at == last:
+                ends.append(log.run_end(at))
+                size = 0
+            if len(ends) == CUTS_MAX:
+                break
+        return SealPlan(base=log.run_bases[0], ends=tuple(ends), created_ms=self._deps.clock.now_ms()) if ends else None
+
+    async def _write_plans(self, wanted: Sequence[tuple[PartitionLog, SealPlan]]) -> int:
+        """Writes plans together; when somebody else moved one of the partitions, each on its own."""
+        checks = [Check(key=plan_key(log.key), version=START) for log, _ in wanted]
+        checks += [Check(key=partition_key(log.key), version=log.record_version) for log, _ in wanted]
+        writes = [Write(key=plan_key(log.key), value=encode_plan(plan)) for log, plan in wanted]
+        answer = await self._deps.store.commit(checks, writes)
+        if not isinstance(answer, Moved):
+            return len(wanted)
+        if len(wanted) == 1:
+            return 0
+        return sum([await self._write_plans([one]) for one in wanted])
+
+    def _groups(self) -> list[list[_Unit]]:
+        """The segments of all plans, in the order of bundles' directories, in groups that fit the memory."""
+        groups: list[list[_Unit]] = []
+        size = 0
+        for key in sorted(self._deps.index.state.plans):
+            units = self._units(key)
+            weight = sum(unit.size for unit in units)
+            if not groups or size + weight > self._policy.memory_bytes:
+                groups.append([])
+                size = 0
+            groups[-1] += units
+            size += weight
+        return groups
+
+    def _units(self, key: PartitionKey) -> list[_Unit]:
+        state = self._deps.index.state
+        log, plan, topic = state.find(key), state.plans[key].plan, self._deps.topics.by_id(key.topic_id)
+        if log is None or topic is None:
+            return []
+        units: list[_Unit] = []
+        base = plan.base
+        refs = list(log.iterate(plan.base))
+        for end in plan.ends:
+            name = SegmentKey(
+                namespace=self._deps.namespace,
+                topic=topic.name,
+                incarnation=topic.incarnation,
+                partition=key.partition,
+                base_offset=base,
+            )
+            inside = tuple(ref for ref in refs if base <= ref.base and ref.end <= end)
+            if not inside or inside[0].base != base or inside[-1].end != end:
+                self.troubles[key] = f"the plan [{base}, {end}) does not match the runs"
+                return []
+            units.append(_Unit(key, name, inside, plan.created_ms, sum(ref.length for ref in inside)))
+            base = end
+        return units
+
+    async def _seal_group(self, group: Sequence[_Unit], report: SealReport) -> None:
+        """One group; when one partition fails, each partition on its own, so that it stops nobody else."""
+        if not group:
+            return
+        try:
+            done = await self._write_segments(group)
+        except (Corrupt, Missing) as error:
+            keys = sorted({unit.key for unit in group})
+            if len(keys) == 1:
+                if keys[0] in self._deps.index.state.plans:  # else somebody else has finished it meanwhile
+                    self.troubles[keys[0]] = str(error)
+                return
+            for key in keys:
+                await self._seal_group([unit for unit in group if unit.key == key], report)
+            return
+        for key, segments in done.items():
+            if await self._finish(key, segments):
+                report.sealed += 1
+                report.segments += len(segments)
+                report.body_bytes += sum(segment.body_bytes for segment in segments)
+
+    async def _write_segments(self, group: Sequence[_Unit]) -> dict[PartitionKey, list[Segment]]:
+        wants = [Want(key=unit.key, offset=unit.refs[0].base, bytes_max=unit.size) for unit in group]
+        slices = await self._reader.read_refs(wants, [unit.refs for unit in group])
+        done: dict[PartitionKey, list[Segment]] = {}
+        for unit, piece in zip(group, slices, strict=True):
+            if (piece.base, piece.end) != (unit.refs[0].base, unit.refs[-1].end):
+                raise Corrupt(
+                    f"read [{piece.base}, {piece.end}) for a segment [{unit.refs[0].base}, {unit.refs[-1].end})", where=str(unit.key)
+                )
+            done.setdefault(unit.key, []).append(await self._write_segment(unit, piece))
+        return done
+
+    async def _write_segment(self, unit: _Unit, piece: Slice) -> Segment:
+        """Index and sidecar before the segment: whoever lists the bucket and sees the segment finds them too."""
+        built: SegmentBytes = await self._deps.offload.run(lambda: build_segment([piece.data], created_ms=unit.created_ms))
+        await put_same(self._deps, unit.name.sidecar(), build_sidecar(built.batches, segment_crc=built.crc))
+        await put_same(self._deps, unit.name.index(), built.index)
+        await put_same(self._deps, unit.name.kfs(), built.kfs)
+        return Segment(
+            base=built.base,
+            end=built.last_offset + 1,
+            object_key=unit.name.kfs(),
+            object_bytes=len(built.kfs),
+            body_bytes=unit.size,
+            records=built.records,
+            first_timestamp_ms=unit.refs[0].first_timestamp_ms,
+            max_timestamp_ms=max(ref.max_timestamp_ms for ref in unit.refs),
+            crc=built.crc,
+            created_ms=unit.created_ms,
+        )
+
+    async def _finish(self, key: PartitionKey, segments: Sequence[Segment]) -> bool:
+        """Ends the plan. False when somebody else has, or the topic is gone; the objects then are theirs, or go with the topic."""
+        while True:
+            state = self._deps.index.state
+            log, known = state.find(key), state.plans.get(key)
+            if log is None or known is None or known.plan.end != segments[-1].end:
+                return False
+            record = PartitionRecord(log_start=log.start, sealed_to=known.plan.end)
+            checks = [Check(key=plan_key(key), version=known.version), Check(key=partition_key(key), version=log.record_version)]
+            writes = [Write(key=segment_key(key, segment.base), value=encode_segment(segment)) for segment in segments]
+            writes += [Write(key=partition_key(key), value=encode_partition(record)), Write(key=plan_key(key), value=None)]
+            answer = await self._deps.store.commit(checks, writes)
+            if not isinstance(answer, Moved):
+                return True
+            if any(entry.key == plan_key(key) for entry in answer.entries):
+                return False
+            await self._deps.index.refresh()

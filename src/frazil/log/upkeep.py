@@ -1,0 +1,81 @@
+"""What sealing, retention and collection work with, and when they act."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from frazil.kit.chance import Chance
+from frazil.kit.clock import Clock
+from frazil.kit.errors import Conflict, Corrupt, RetryLater
+from frazil.kit.tasks import Offload
+from frazil.log.cache import BlockCache
+from frazil.log.index import LogIndex
+from frazil.log.pause import pause
+from frazil.metadata.port import MetadataStore
+from frazil.metadata.topics import Topics
+from frazil.objects.port import ObjectStore
+
+DAY_MS: Final = 24 * 3600 * 1000
+PUT_TRIES: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepDeps:
+    """``namespace`` is the first component of segment keys; ``cache`` the broker's, to look for bundles that are in memory."""
+
+    store: MetadataStore
+    objects: ObjectStore
+    index: LogIndex
+    topics: Topics
+    clock: Clock
+    chance: Chance
+    offload: Offload
+    cache: BlockCache
+    namespace: str = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepPolicy:
+    """Ages, sizes, graces."""
+
+    seal_age_ms: int = 600_000
+    """A bundle gets at most this old, whatever its partitions hold (R12)."""
+    segment_bytes: int = 64 * 1024 * 1024
+    """Segments are cut at about this size; a partition with that much unsealed is sealed before its time."""
+    memory_bytes: int = 256 * 1024 * 1024
+    """Batches one sealing step holds at a time."""
+    grace_ms: int = 600_000
+    """How long an unreachable object is kept for readers that still have its ref."""
+    orphan_interval_ms: int = 600_000
+    """How often bundles are listed for such that were never committed."""
+    pin_max_ms: int = 7 * DAY_MS
+    """How long a pin may hold data that retention wants to remove (R18)."""
+    interval_ms: int = 10_000
+    """Between two passes."""
+
+
+async def put_same(deps: UpkeepDeps, key: str, data: bytes) -> None:
+    """Stores an object whose bytes are fixed; somebody may have stored the same before us (R05).
+
+    Raises Corrupt when other bytes are there, RetryLater when the store does not answer.
+    """
+    for tried in range(PUT_TRIES):
+        try:
+            await deps.objects.put_if_absent(key, data)
+            return
+        except Conflict:
+            await _compare(deps, key, data)
+            return
+        except RetryLater as error:
+            if tried + 1 == PUT_TRIES:
+                raise
+            await pause(error.after_ms, deps.chance)
+
+
+async def _compare(deps: UpkeepDeps, key: str, data: bytes) -> None:
+    found = await deps.objects.get(key)
+    if len(found) != len(data) or crc32c(found) != crc32c(data):
+        raise Corrupt(f"{len(found)} bytes are there, but the plan says {len(data)} bytes with CRC-32C {crc32c(data):08x}", where=key)
