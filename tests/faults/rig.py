@@ -52,7 +52,14 @@ class Deployment:
         if fault:
             environment["FRAZIL_FAULT"] = f"{fault}:{marker}"
         command = [sys.executable, "-m", "frazil", "-d", str(self.directory), "-s", "landing.commit_interval_ms=1000"]
-        command += ["-s", f"broker.default_partitions={PARTITIONS}", "-s", "broker.seal_age_ms=2000", "-s", "broker.seal_interval_ms=1000"]
+        command += [
+            "-s",
+            f"broker.default_partitions={PARTITIONS}",
+            "-s",
+            "broker.seal_age_ms=2000",
+            "-s",
+            "broker.upkeep_interval_ms=1000",
+        ]
         log = (self.directory / f"{role}.log").open("ab")
         tail = ["broker", "--port", str(self.port)] if role == "broker" else ["land"]
         self.processes[role] = subprocess.Popen([*command, *tail], env=environment, stderr=log, stdout=log)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import dataclass
 
 from frazil.assembly.log_lines import set_up_logging
 from frazil.assembly.running import finish, first_of
@@ -15,8 +16,10 @@ from frazil.kit.errors import Refused
 from frazil.kit.tasks import spawn
 from frazil.log.append import AppendDeps, Appender, FlushPolicy
 from frazil.log.cache import BlockCache
+from frazil.log.caretaker import Caretaker
 from frazil.log.index import LogIndex
 from frazil.log.read import LogReader, ReadLimits
+from frazil.log.upkeep import UpkeepDeps, UpkeepPolicy
 from frazil.metadata.topics import Topics
 
 _LOG = logging.getLogger("frazil.broker")
@@ -26,22 +29,13 @@ async def run_broker(settings: FrazilSettings, *, supervised: bool) -> None:
     """Serves until SIGTERM or SIGINT; then answers what it has taken, flushes and stops."""
     set_up_logging(settings.log_level)
     async with stop_requested(supervised=supervised) as stop, open_stores(settings) as stores:
-        index = LogIndex(stores.metadata, shards=stores.instance.shards)
-        cache = BlockCache(settings.broker.cache_bytes)
-        appender = Appender(
-            AppendDeps(
-                store=stores.metadata,
-                objects=stores.objects,
-                index=index,
-                clock=stores.clock,
-                chance=stores.chance,
-                faults=stores.faults,
-                cache=cache,
-            ),
-            flush_policy(settings),
-        )
-        broker = Broker(broker_settings(settings, stores), _deps(stores, index, appender, cache))
-        tasks = {spawn("appender", appender.run()), spawn("follow log", index.follow())}
+        parts = _parts(settings, stores)
+        broker = Broker(broker_settings(settings, stores), _deps(stores, parts))
+        tasks = {
+            spawn("appender", parts.appender.run()),
+            spawn("follow log", parts.index.follow()),
+            spawn("caretaker", parts.caretaker.run()),
+        }
         try:
             await broker.start()
         except OSError as error:
@@ -54,7 +48,7 @@ async def run_broker(settings: FrazilSettings, *, supervised: bool) -> None:
             await first_of(spawn("wait for stop", stop.wait()), tasks)
         finally:
             await broker.stop()
-            await appender.close()
+            await parts.appender.close()
         await finish(tasks, keep_name="appender")
 
 
@@ -87,18 +81,71 @@ def broker_settings(settings: FrazilSettings, stores: Stores) -> BrokerSettings:
     )
 
 
-def _deps(stores: Stores, index: LogIndex, appender: Appender, cache: BlockCache) -> BrokerDeps:
-    async def delete_records(key, before_offset):
-        raise Refused("x")
+def upkeep_policy(settings: FrazilSettings) -> UpkeepPolicy:
+    """When the log is sealed, retained, collected."""
+    given = settings.broker
+    return UpkeepPolicy(
+        seal_age_ms=given.seal_age_ms,
+        segment_bytes=given.segment_bytes,
+        grace_ms=given.collect_grace_ms,
+        pin_max_ms=given.pin_max_ms,
+        interval_ms=given.upkeep_interval_ms,
+    )
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """The log as one broker holds it."""
+
+    index: LogIndex
+    cache: BlockCache
+    topics: Topics
+    appender: Appender
+    caretaker: Caretaker
+
+
+def _parts(settings: FrazilSettings, stores: Stores) -> _Parts:
+    index = LogIndex(stores.metadata, shards=stores.instance.shards)
+    cache = BlockCache(settings.broker.cache_bytes)
+    topics = Topics(stores.metadata, stores.clock, stores.chance)
+    append = AppendDeps(
+        store=stores.metadata,
+        objects=stores.objects,
+        index=index,
+        clock=stores.clock,
+        chance=stores.chance,
+        faults=stores.faults,
+        cache=cache,
+    )
+    upkeep = UpkeepDeps(
+        store=stores.metadata,
+        objects=stores.objects,
+        index=index,
+        topics=topics,
+        clock=stores.clock,
+        chance=stores.chance,
+        offload=stores.offload,
+        cache=cache,
+        namespace=settings.store.namespace,
+    )
+    return _Parts(
+        index=index,
+        cache=cache,
+        topics=topics,
+        appender=Appender(append, flush_policy(settings)),
+        caretaker=Caretaker(upkeep, upkeep_policy(settings), name=f"broker {settings.broker.id}"),
+    )
+
+
+def _deps(stores: Stores, parts: _Parts) -> BrokerDeps:
     return BrokerDeps(
         clock=stores.clock,
         chance=stores.chance,
         faults=stores.faults,
         store=stores.metadata,
-        topics=Topics(stores.metadata, stores.clock, stores.chance),
-        index=index,
-        appender=appender,
-        reader=LogReader(stores.objects, index, cache, limits=ReadLimits(), offload=stores.offload),
-        delete_records=delete_records,
+        topics=parts.topics,
+        index=parts.index,
+        appender=parts.appender,
+        reader=LogReader(stores.objects, parts.index, parts.cache, limits=ReadLimits(), offload=stores.offload),
+        delete_records=parts.caretaker.retainer.delete_records,
     )

@@ -34,11 +34,10 @@ class BrokerSettings:
     flush_interval_ms: int = setting(0, "least time between two bundle cuts (0: none)", least=0)
     flush_bytes: int = setting(8 * 1024 * 1024, "bytes that cut a bundle early", least=1024)
     flush_inflight: int = setting(2, "bundles between cut and sequenced at once", least=1)
-    seal_interval_ms: int = setting(30_000, "time between two sealing passes", least=100)
+    upkeep_interval_ms: int = setting(10_000, "time between two passes of sealing, retention and collection", least=100)
     seal_age_ms: int = setting(600_000, "age at which a bundle is sealed whatever it holds", least=0)
-    seal_bytes: int = setting(64 * 1024 * 1024, "unsealed bytes of a topic that are sealed before their age", least=1024)
-    retain_interval_ms: int = setting(60_000, "time between two retention and collection passes", least=100)
-    collect_grace_ms: int = setting(600_000, "how long an unreferenced object is kept", least=0)
+    segment_bytes: int = setting(64 * 1024 * 1024, "size at which segments are cut; that much unsealed is sealed early", least=1024)
+    collect_grace_ms: int = setting(600_000, "how long an unreachable object is kept", least=0)
     pin_max_ms: int = setting(7 * 24 * 3600 * 1000, "how long a table that does not move may hold back retention", least=0)
 
 
