@@ -8,11 +8,11 @@ import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from tests.conformance.metadata.backends import CALM, Backend, Opener
 
 from frazil.kit.errors import Bug, Conflict, Refused
 from frazil.metadata import read_one
 from frazil.metadata.port import Check, Committed, MetadataStore, Moved, RangeDelete, Revision, Write
-from tests.conformance.metadata.backends import CALM, Backend, Opener
 
 
 class HandClock:

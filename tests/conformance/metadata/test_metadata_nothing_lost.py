@@ -8,14 +8,14 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import pytest
+from tests.conformance.metadata.backends import ALL, Backend
+from tests.simulation.loop import run_virtual
 
 from frazil.kit.clock import LoopClock
 from frazil.kit.errors import RetryLater
-from frazil.metadata import prefix_end, read_one
+from frazil.metadata import prefix_end
 from frazil.metadata.change import settle
 from frazil.metadata.port import START, Entry, MetadataStore, Range, Write
-from tests.conformance.metadata.backends import ALL, Backend
-from tests.simulation.loop import run_virtual
 
 pytestmark = pytest.mark.parametrize("backend", ALL, ids=str)
 

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
+from tests.conformance.objects.backends import ALL, CALM, Backend, Opener
+from tests.simulation.loop import run_virtual
 
 from frazil.kit.clock import LoopClock
 from frazil.kit.errors import Conflict, Missing, Refused, RetryLater
 from frazil.objects import ObjectStore
-from tests.conformance.objects.backends import ALL, CALM, Backend, Opener
-from tests.simulation.loop import run_virtual
 
 
 def run(backend: Backend, main: Coroutine[Any, Any, None]) -> None:
@@ -130,7 +130,9 @@ def test_what_is_not_there_is_missing(bench: Bench) -> None:
 
 def test_list_is_in_key_order_whatever_the_directories(bench: Bench) -> None:
     async def body(store: ObjectStore) -> None:
-        names = sorted(["a", "b-", "b.a", "b/a/c", "b/a.c", "b/z", "b0", "c/é", "c/\U0001f600", "c/\uffee", "t!2/0/s.kfs", "t/0/s.kfs", "B"])
+        names = sorted(
+            ["a", "b-", "b.a", "b/a/c", "b/a.c", "b/z", "b0", "c/é", "c/\U0001f600", "c/\uffee", "t!2/0/s.kfs", "t/0/s.kfs", "B"]
+        )
         for name in reversed(names):
             await store.put_if_absent(name, name.encode())
         assert await keys(store, "") == names

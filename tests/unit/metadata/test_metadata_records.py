@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
+from tests.simulation.loop import run_virtual
 
 from frazil.kit.clock import LoopClock
 from frazil.kit.errors import Bug, Conflict, Corrupt, FrazilError, Missing, OutcomeUnknown, Refused, RetryLater
@@ -43,7 +44,6 @@ from frazil.metadata.port import Write
 from frazil.metadata.stores.memory import MemoryMetadata, MemoryState
 from frazil.metadata.topics import DeletedTopic, TopicRecord, Topics, forget_deleted_topic, list_deleted_topics
 from frazil.metadata.values import decode, encode
-from tests.simulation.loop import run_virtual
 
 LOST = (CommitFault.LOST_APPLIED, CommitFault.LOST_UNAPPLIED, CommitFault.LOST_LATE, CommitFault.UNAVAILABLE)
 

@@ -6,13 +6,13 @@ import asyncio
 import random
 
 import pytest
+from tests.simulation.loop import run_virtual
 
 from frazil.kit.clock import LoopClock
 from frazil.kit.delays import Delay
 from frazil.kit.errors import Conflict, Missing, OutcomeUnknown, RetryLater
 from frazil.objects.faulty import FaultyObjects, ObjectFault, ObjectFaults
 from frazil.objects.stores.memory import MemoryBucket, MemoryObjects
-from tests.simulation.loop import run_virtual
 
 
 def pair(plan: ObjectFaults | None = None, seed: int = 1) -> tuple[FaultyObjects, MemoryObjects]:

@@ -125,9 +125,7 @@ def test_r25_the_kernel_sees_the_same_order(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("call", ["writev", "fsync", "link"])
-def test_r35_a_full_disk_is_said_and_leaves_nothing(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
-) -> None:
+def test_r35_a_full_disk_is_said_and_leaves_nothing(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int) -> None:
     async def main() -> None:
         store = store_in(tmp_path)
         await store.put_if_absent("a/b", b"before")
