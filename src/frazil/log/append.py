@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from frazil.kit.chance import Chance, UlidSource
 from frazil.kit.clock import Clock
-from frazil.kit.errors import Bug, Conflict, OutcomeUnknown, Refused, RetryLater
+from frazil.kit.errors import Bug, Conflict, Missing, OutcomeUnknown, Refused, RetryLater
 from frazil.kit.faultpoints import FaultPoints
 from frazil.log.cache import BlockCache
 from frazil.log.commit import BundleLost, CommitCounts, Sequencer, SequencerDeps, refusal
@@ -244,7 +244,7 @@ class Appender:
             crc = crc32c(chunk, crc)
         try:
             found = await self._deps.objects.get(key)
-        except RetryLater:
+        except (RetryLater, Missing):
             return False  # a new ULID is always right; this bundle is then an orphan
         return len(found) == bundle.size_bytes and crc32c(found) == crc
 
@@ -255,7 +255,7 @@ class Appender:
 
     async def _sequence_all(self) -> None:
         while True:
-            ready = self._take_ready()
+            ready = self._deciding = self._take_ready()
             if ready:
                 await self._decide(ready)
             elif self._closing and not self._queue and not self._buffer:
@@ -277,7 +277,6 @@ class Appender:
         return ready
 
     async def _decide(self, ready: list[Flush]) -> None:
-        self._deciding = ready
         if ready[0].why_failed:
             suspects = self._sequencer.give_up(ready, ready[0].why_failed)
         else:

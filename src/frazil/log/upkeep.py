@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from frazil.kit.chance import Chance
 from frazil.kit.clock import Clock
-from frazil.kit.errors import Conflict, Corrupt, RetryLater
+from frazil.kit.errors import Conflict, Corrupt, Missing, RetryLater
 from frazil.kit.tasks import Offload
 from frazil.log.cache import BlockCache
 from frazil.log.index import LogIndex
@@ -67,15 +67,21 @@ async def put_same(deps: UpkeepDeps, key: str, data: bytes) -> None:
             await deps.objects.put_if_absent(key, data)
             return
         except Conflict:
-            await _compare(deps, key, data)
-            return
+            if await _is_there(deps, key, data):
+                return
+            trouble = RetryLater(f"{key} is said to exist and cannot be read")
         except RetryLater as error:
-            if tried + 1 == PUT_TRIES:
-                raise
-            await pause(error.after_ms, deps.chance)
+            trouble = error
+        if tried + 1 == PUT_TRIES:
+            raise trouble
+        await pause(trouble.after_ms, deps.chance)
 
 
-async def _compare(deps: UpkeepDeps, key: str, data: bytes) -> None:
-    found = await deps.objects.get(key)
+async def _is_there(deps: UpkeepDeps, key: str, data: bytes) -> bool:
+    try:
+        found = await deps.objects.get(key)
+    except Missing:
+        return False
     if len(found) != len(data) or crc32c(found) != crc32c(data):
         raise Corrupt(f"{len(found)} bytes are there, but the plan says {len(data)} bytes with CRC-32C {crc32c(data):08x}", where=key)
+    return True

@@ -112,6 +112,12 @@ class World:
     def broker(self, **options: Any) -> Broker:
         return Broker(self, **options)
 
+    async def fresh(self) -> Broker:
+        """A process that has just started and read everything."""
+        broker = self.broker()
+        await broker.index.refresh()
+        return broker
+
     def objects(self, prefix: str = "") -> list[str]:
         return [name for name in self.bucket.keys if name.startswith(prefix)]
 
