@@ -35,9 +35,11 @@ class Hints(AsyncIterator[None]):
     async def __anext__(self) -> None:
         if self._closed:
             raise StopAsyncIteration
+        await asyncio.sleep(0)  # hints without end must not keep the loop from others
         self._waits(+1)
         try:
-            await asyncio.wait_for(self._event.wait(), IDLE_SECONDS)
+            async with asyncio.timeout(IDLE_SECONDS):  # not wait_for, which in Python 3.11 can swallow a cancellation
+                await self._event.wait()
         except TimeoutError:
             return  # a hint without a change
         finally:

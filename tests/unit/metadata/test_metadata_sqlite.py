@@ -309,3 +309,24 @@ def test_f83_the_file_does_not_grow_with_the_number_of_commits(tmp_path: pathlib
 def test_urls_that_cannot_be_are_refused(url: str) -> None:
     with pytest.raises(Refused):
         open_metadata(url, clock=CLOCK)
+
+
+def test_a_watcher_can_always_be_cancelled(tmp_path: pathlib.Path) -> None:
+    async def main() -> None:
+        store = SqliteMetadata(tmp_path / "m.db", CLOCK)
+
+        async def follow() -> None:
+            async for _ in store.watch("a"):
+                pass
+
+        for n in range(50):
+            following = asyncio.ensure_future(follow())
+            await asyncio.sleep(0.001)
+            committing = asyncio.ensure_future(store.commit([], [Write(key="a", value=b"%d" % n)]))
+            await committing  # the hint and the cancellation meet
+            following.cancel()
+            await asyncio.wait([following], timeout=1)
+            assert following.cancelled()
+        await store.close()
+
+    asyncio.run(main())
