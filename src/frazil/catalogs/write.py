@@ -43,6 +43,8 @@ class _Encoded:
     data: memoryview
     metadata: pq.FileMetaData
     nan_counts: Mapping[int, int]
+    null_counts: Mapping[int, int]
+    """Of columns that hold NaN: Parquet has no statistics of them here."""
 
 
 class FileWriter:
@@ -79,6 +81,7 @@ def encode(rows: pa.Table, schema: JsonObject, *, delta: bool) -> _Encoded:
     columns = list(leaves(schema["fields"]))
     dictionary = [leaf.parquet_path for leaf in columns if leaf.type == "string" and not leaf.repeated and _few_values(shaped, leaf)]
     plain_counters = {leaf.parquet_path: "DELTA_BINARY_PACKED" for leaf in columns if delta and leaf.type in _DELTA_TYPES}
+    nans = _nan_counts(shaped, columns)
     sink = pa.BufferOutputStream()
     open_writer: Any = pq.ParquetWriter
     with open_writer(
@@ -89,11 +92,23 @@ def encode(rows: pa.Table, schema: JsonObject, *, delta: bool) -> _Encoded:
         use_dictionary=dictionary or False,
         column_encoding=plain_counters or None,
         store_decimal_as_integer=True,
+        write_statistics=_with_statistics(columns, nans),
     ) as writer:
         per_row = max(1, shaped.nbytes // shaped.num_rows)
         writer.write_table(shaped, row_group_size=max(1, min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES // per_row)))
     data = sink.getvalue()
-    return _Encoded(data=memoryview(data), metadata=pq.read_metadata(io.BytesIO(_footer(data))), nan_counts=_nan_counts(shaped, columns))
+    nulls = {leaf.field_id: int(_column(shaped, leaf.path).null_count) for leaf in columns if nans.get(leaf.field_id)}
+    return _Encoded(data=memoryview(data), metadata=pq.read_metadata(io.BytesIO(_footer(data))), nan_counts=nans, null_counts=nulls)
+
+
+def _with_statistics(columns: Sequence[Leaf], nans: Mapping[int, int]) -> bool | list[str]:
+    """Columns that get Parquet statistics: all without NaN.
+
+    Minimum and maximum leave NaN out, but DuckDB and Spark order it above all numbers: with them, ``x > 5`` would skip rows it must find.
+    """
+    if not any(nans.values()):
+        return True
+    return [leaf.parquet_path for leaf in columns if not nans.get(leaf.field_id)]
 
 
 def _footer(data: pa.Buffer) -> bytes:
@@ -111,9 +126,7 @@ def describe(encoded: _Encoded, schema: JsonObject, *, location: str, spec_id: i
     for at in range(encoded.metadata.num_row_groups):
         metrics.add(encoded.metadata.row_group(at))
     lower, upper = metrics.bounds()
-    for field_id, count in encoded.nan_counts.items():
-        if count:
-            upper.pop(field_id, None)  # bounds leave NaN out, but DuckDB and Spark order it above all numbers: x > 5 must find it
+    metrics.nulls |= {field_id: count for field_id, count in encoded.null_counts.items() if field_id in counted}
     return DataFile(
         path=location,
         record_count=encoded.metadata.num_rows,
@@ -165,7 +178,7 @@ class _Metrics:
         if statistics.has_min_max:
             self._ranges[field_id].add(statistics.min_raw, statistics.max_raw)
         elif statistics.null_count < chunk.num_values:
-            # Values too long for Parquet's statistics. A chunk of nothing but NaN also comes here and loses its bounds: that is safe.
+            # Values too long for Parquet's statistics.
             self._ranges[field_id].spoil()
 
     def bounds(self) -> tuple[dict[int, bytes], dict[int, bytes]]:

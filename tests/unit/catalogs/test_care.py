@@ -6,8 +6,6 @@ import asyncio
 import pathlib
 
 from pyiceberg.table import StaticTable
-from tests.simulation.loop import run_virtual
-from tests.unit.catalogs.rig import IDENT, Rig, assert_exactly_once, offsets, rig, source
 
 from frazil.catalogs import Landed
 from frazil.catalogs.care import Care, CareSettings
@@ -16,6 +14,8 @@ from frazil.catalogs.condemned import PREFIX
 from frazil.catalogs.history import Keep, expired
 from frazil.catalogs.progress import COMMIT_ID, Move
 from frazil.catalogs.scan import Span, live_files, read_rows
+from tests.simulation.loop import run_virtual
+from tests.unit.catalogs.rig import IDENT, Rig, assert_exactly_once, offsets, rig, source
 
 LIGHT = CareSettings(
     keep=Keep(last=5, hours=0, days=0),

@@ -6,13 +6,13 @@ import asyncio
 import pathlib
 
 import pytest
-from tests.simulation.loop import run_virtual
-from tests.unit.catalogs.rig import IDENT, Rig, assert_exactly_once, offsets, rig, source
 
 from frazil.catalogs import Landed
 from frazil.catalogs.commit import Committed, Lost
 from frazil.catalogs.progress import COMMIT_ID, LANDED_TAG, LAST_COMMIT, Move
 from frazil.kit.errors import Corrupt, Refused
+from tests.simulation.loop import run_virtual
+from tests.unit.catalogs.rig import IDENT, Rig, assert_exactly_once, offsets, rig, source
 
 WORDS = [
     "ok",
@@ -217,9 +217,8 @@ def test_f58_a_recreated_table_stops_the_committer(tmp_path: pathlib.Path) -> No
 
 
 async def rig_again(it: Rig) -> None:
-    from tests.unit.catalogs.rig import SCHEMA
-
     from frazil.catalogs import CreateTable
+    from tests.unit.catalogs.rig import SCHEMA
 
     await it.inner.create(IDENT, CreateTable(schema=SCHEMA))
 

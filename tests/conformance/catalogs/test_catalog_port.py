@@ -1,0 +1,217 @@
+"""One suite for every catalog back-end, and for the faulty wrapper when it behaves."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import random
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from frazil.catalogs import Catalog, CatalogDeps, CreateTable, open_catalog
+from frazil.catalogs.faulty import FaultPlan, FaultyCatalog
+from frazil.kit.errors import Conflict, Missing, OutcomeUnknown, Refused
+from frazil.kit.faultpoints import FaultPoints
+from tests.simulation.loop import run_virtual
+from tests.unit.catalogs.rig import SCHEMA, deps_at
+
+Opened = Callable[[pathlib.Path], tuple[Catalog, CatalogDeps]]
+
+
+def sql(path: pathlib.Path) -> tuple[Catalog, CatalogDeps]:
+    deps = deps_at(path)
+    return open_catalog(f"sql://{path}/catalog.db", deps), deps
+
+
+def memory(path: pathlib.Path) -> tuple[Catalog, CatalogDeps]:
+    deps = deps_at(path)
+    return open_catalog("memory:", deps), deps
+
+
+def faulty(path: pathlib.Path) -> tuple[Catalog, CatalogDeps]:
+    inner, deps = memory(path)
+    return FaultyCatalog(inner, random.Random(1), FaultPlan()), deps
+
+
+KINDS = pytest.mark.parametrize("opened", [sql, memory, faulty])
+TABLE = CreateTable(schema=SCHEMA, properties={"owner": "tests"})
+
+
+@KINDS
+def test_create_load_list_drop(tmp_path: pathlib.Path, opened: Opened) -> None:
+    async def run() -> None:
+        catalog, deps = opened(tmp_path)
+        made = await catalog.create("lake.deep.t", TABLE)
+        assert made.ident == "lake.deep.t"
+        assert made.location.startswith(deps.objects.uri("warehouse/lake/deep/t-"))
+        assert made.metadata["properties"]["owner"] == "tests"
+        assert (await catalog.load("lake.deep.t")).metadata == made.metadata
+        with pytest.raises(Conflict):
+            await catalog.create("lake.deep.t", TABLE)
+        await catalog.create("lake.deep.a", TABLE)
+        assert await catalog.list("lake.deep") == ("lake.deep.a", "lake.deep.t")
+        assert await catalog.list("lake") == ()
+        await catalog.drop("lake.deep.t")
+        with pytest.raises(Missing):
+            await catalog.load("lake.deep.t")
+        with pytest.raises(Missing):
+            await catalog.drop("lake.deep.t")
+        again = await catalog.create("lake.deep.t", TABLE)
+        assert again.uuid != made.uuid and again.location != made.location
+
+    run_virtual(run())
+
+
+@KINDS
+def test_commit_applies_all_or_nothing(tmp_path: pathlib.Path, opened: Opened) -> None:
+    async def run() -> None:
+        catalog, _ = opened(tmp_path)
+        base = await catalog.create("a.t", TABLE)
+        set_one = {"action": "set-properties", "updates": {"one": "1"}}
+        after = await catalog.commit("a.t", base, [{"type": "assert-table-uuid", "uuid": base.uuid}], [set_one])
+        assert after.metadata["properties"]["one"] == "1"
+        assert after.metadata["metadata-log"][-1]["metadata-file"] == base.metadata_location
+        for requirement, update, error in (
+            ({"type": "assert-table-uuid", "uuid": "other"}, set_one, Conflict),
+            ({"type": "assert-nothing"}, set_one, Refused),
+            ({"type": "assert-table-uuid", "uuid": base.uuid}, {"action": "unknown"}, Refused),
+        ):
+            with pytest.raises(error):
+                await catalog.commit("a.t", after, [requirement], [{"action": "set-properties", "updates": {"two": "2"}}, update])
+        assert (await catalog.load("a.t")).metadata == after.metadata
+        with pytest.raises(Missing):
+            await catalog.commit("a.none", base, [], [set_one])
+
+    run_virtual(run())
+
+
+@KINDS
+def test_a_commit_on_an_old_base_is_applied_to_the_newest_metadata(tmp_path: pathlib.Path, opened: Opened) -> None:
+    async def run() -> None:
+        catalog, _ = opened(tmp_path)
+        base = await catalog.create("a.t", TABLE)
+        await catalog.commit("a.t", base, [], [{"action": "set-properties", "updates": {"one": "1"}}])
+        both = await catalog.commit("a.t", base, [], [{"action": "set-properties", "updates": {"two": "2"}}])
+        assert {"one", "two"} <= both.metadata["properties"].keys()
+
+    run_virtual(run())
+
+
+@KINDS
+def test_of_many_commits_on_one_head_exactly_one_wins(tmp_path: pathlib.Path, opened: Opened) -> None:
+    async def run() -> None:
+        catalog, _ = opened(tmp_path)
+        base = await catalog.create("a.t", TABLE)
+
+        async def attempt(number: int) -> bool:
+            snapshot = {
+                "snapshot-id": number,
+                "sequence-number": 1,
+                "timestamp-ms": 1,
+                "manifest-list": "x",
+                "summary": {"operation": "append"},
+            }
+            updates = [
+                {"action": "add-snapshot", "snapshot": snapshot},
+                {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": number},
+            ]
+            try:
+                await catalog.commit("a.t", base, [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}], updates)
+            except Conflict:
+                return False
+            return True
+
+        won = await asyncio.gather(*(attempt(number) for number in range(1, 7)))
+        assert sum(won) == 1
+        table = await catalog.load("a.t")
+        assert [item["snapshot-id"] for item in table.metadata["snapshots"]] == [won.index(True) + 1]
+
+    run_virtual(run())
+
+
+@KINDS
+@pytest.mark.parametrize("ident", ["t", "", "a..t", ".t", "a.", "a/b.t", "a." + "x" * 500])
+def test_names_that_are_no_names(tmp_path: pathlib.Path, opened: Opened, ident: str) -> None:
+    async def run() -> None:
+        catalog, _ = opened(tmp_path)
+        with pytest.raises(Refused):
+            await catalog.create(ident, TABLE)
+
+    run_virtual(run())
+
+
+def test_sql_survives_the_process_and_pyiceberg_works_in_it(tmp_path: pathlib.Path) -> None:
+    """The layout is SqlCatalog's: it lists, reads, and its own append is seen by us."""
+
+    async def run() -> None:
+        catalog, _ = sql(tmp_path)
+        await catalog.create("lake.t", TABLE)
+        foreign = SqlCatalog("frazil", uri=f"sqlite:///{tmp_path}/catalog.db")
+        try:
+            assert foreign.list_namespaces() == [("lake",)]
+            assert foreign.list_tables("lake") == [("lake", "t")]
+            table = foreign.load_table("lake.t")
+            table.append(pa.table({"_partition": [0], "_offset": [5], "text": ["x"]}, schema=SCHEMA))
+        finally:
+            foreign.engine.dispose()
+        reopened, _ = sql(tmp_path)
+        assert (await reopened.load("lake.t")).metadata["snapshots"][0]["summary"]["added-records"] == "1"
+        assert (await catalog.load("lake.t")).metadata_location == (await reopened.load("lake.t")).metadata_location
+
+    run_virtual(run())
+
+
+@pytest.mark.parametrize("url", ["", "sql", "sql://host/x.db", "sql:relative.db", "sql:///", "sql:///x.db?y=1", "memory:/x", "ftp:///x"])
+def test_urls_that_cannot_be_opened_are_refused(tmp_path: pathlib.Path, url: str) -> None:
+    with pytest.raises(Refused):
+        open_catalog(url, deps_at(tmp_path))
+
+
+def test_faulty_words_say_what_they_do(tmp_path: pathlib.Path) -> None:
+    async def run() -> None:
+        inner, _ = memory(tmp_path)
+        base = await inner.create("a.t", TABLE)
+        script = ("C-5xx/a", "C-cut/n", "C-late(2)", "C-409/a")
+        catalog = FaultyCatalog(inner, random.Random(1), FaultPlan(script=script))
+        applied = []
+        for number, word in enumerate(script):
+            with pytest.raises(Conflict if word == "C-409/a" else OutcomeUnknown):
+                await catalog.commit("a.t", base, [], [{"action": "set-properties", "updates": {f"p{number}": word}}])
+            applied.append(f"p{number}" in (await inner.load("a.t")).metadata["properties"])
+        assert applied == [True, False, False, True]
+        await catalog.settle()
+        assert "p2" in (await inner.load("a.t")).metadata["properties"]
+        with pytest.raises(Refused):
+            FaultyCatalog(inner, random.Random(1), FaultPlan(script=("C-moon",)))
+
+    run_virtual(run())
+
+
+def test_a_killed_commit_leaves_the_pointer_old_or_new(tmp_path: pathlib.Path) -> None:
+    """P4 and P5: before the swap nothing is seen, after it everything."""
+
+    class Killed(BaseException):
+        pass
+
+    async def run() -> None:
+        for point, seen in (("P4", False), ("P5", True)):
+            folder = tmp_path / point
+            deps = deps_at(folder)
+            catalog = open_catalog(f"sql://{folder}/catalog.db", deps)
+            base = await catalog.create("a.t", TABLE)
+
+            def hook(reached: str, point: str = point) -> None:
+                if reached == point:
+                    raise Killed
+
+            deps.faults.arm(hook)
+            with pytest.raises(Killed):
+                await catalog.commit("a.t", base, [], [{"action": "set-properties", "updates": {"one": "1"}}])
+            reopened = open_catalog(f"sql://{folder}/catalog.db", deps_at(folder))
+            assert ("one" in (await reopened.load("a.t")).metadata["properties"]) is seen
+        assert isinstance(deps.faults, FaultPoints)
+
+    run_virtual(run())
