@@ -4,6 +4,7 @@ import pathlib
 from collections.abc import Iterator
 
 import pytest
+
 from tests.compat.process import Processes
 
 
