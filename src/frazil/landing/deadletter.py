@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from frazil.catalogs.commit import Committed, Landed
 from frazil.catalogs.port import CreateTable, LoadedTable
-from frazil.catalogs.scan import read_rows
+from frazil.catalogs.scan import Span, read_rows
 from frazil.kit.errors import Conflict, Missing, RetryLater
 from frazil.landing.columns import HEADERS
 from frazil.landing.convert import DeadLetter
@@ -96,7 +96,7 @@ class Graveyard:
 
     async def _missing(self, table: LoadedTable, letters: Sequence[DeadLetter], uuid: str) -> list[DeadLetter]:
         low, high = min(letter.offset for letter in letters), max(letter.offset for letter in letters)
-        reading = read_rows(self.lake.objects, table, _KEY_COLUMNS, column="offset", low=low, high=high)
+        reading = read_rows(self.lake.objects, table, _KEY_COLUMNS, Span(column="offset", low=low, high=high + 1))
         found = await within(reading, self.deadline_ms, "reading dead letters")
         known: set[LetterKey] = set(zip(*(found.column(name).to_pylist() for name in _KEY_COLUMNS), strict=True))
         return [letter for letter in letters if letter_key(letter, uuid) not in known]

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from frazil.catalogs.care import Care, CareSettings
 from frazil.catalogs.commit import Committer
+from frazil.catalogs.history import Keep
 from frazil.catalogs.port import Catalog, CatalogDeps
 from frazil.catalogs.write import FileWriter
 from frazil.kit.errors import Refused, RetryLater
@@ -39,7 +40,7 @@ def open_lakes(deps: LandingDeps, settings: LandingSettings) -> dict[str, Lake]:
         care = Care(
             committer,
             CareSettings(
-                snapshots_keep_last=settings.snapshots_keep,
+                keep=Keep(last=settings.snapshots_keep),
                 delete_grace_ms=settings.delete_grace_ms,
                 metadata_grace_ms=settings.metadata_grace_ms,
             ),
@@ -57,7 +58,9 @@ def find_lake(lakes: dict[str, Lake], name: str) -> Lake:
 
 async def within(call: Awaitable[T], deadline_ms: int, what: str) -> T:
     """The call's result, or RetryLater when it takes longer than ``deadline_ms`` (F29)."""
+    # asyncio.timeout, not wait_for: the latter may swallow a cancellation that comes together with the result (CPython 3.11).
     try:
-        return await asyncio.wait_for(call, deadline_ms / 1000)
+        async with asyncio.timeout(deadline_ms / 1000):
+            return await call
     except TimeoutError:
         raise RetryLater(f"{what} takes longer than {deadline_ms} ms") from None

@@ -79,6 +79,7 @@ class Owner:
 async def _sleep(stop: asyncio.Event, pause_ms: float) -> None:
     """Sleeps, or less when ``stop`` is set."""
     try:
-        await asyncio.wait_for(stop.wait(), max(0.0, pause_ms) / 1000)
+        async with asyncio.timeout(max(0.0, pause_ms) / 1000):
+            await stop.wait()
     except TimeoutError:
         return

@@ -66,6 +66,11 @@ class Budget:
     bytes_max: int
     want_bytes_min: int = 64 * 1024
 
+    @property
+    def least(self) -> int:
+        """The smallest want of this budget."""
+        return max(1, min(self.want_bytes_min, self.bytes_max))
+
 
 def find_losses(states: Sequence[PartitionState]) -> tuple[Loss, ...]:
     """Ranges between progress and a log start that has moved past it."""
@@ -93,12 +98,12 @@ def plan_slice(states: Sequence[PartitionState], budget: Budget, *, after: Parti
     losses = find_losses(states)
     if not lagging:
         return SlicePlan(wants=(), losses=losses, lag_records=0)
-    lagging = _rotate(lagging, after)[: max(1, budget.bytes_max // budget.want_bytes_min)]
+    lagging = _rotate(lagging, after)[: max(1, budget.bytes_max // budget.least)]
     total = sum(state.lag for state in lagging)
     even = budget.bytes_max // (2 * len(lagging))
     half = budget.bytes_max // 2
     wants = tuple(
-        Want(key=state.key, offset=state.start, bytes_max=max(budget.want_bytes_min, even + half * state.lag // total)) for state in lagging
+        Want(key=state.key, offset=state.start, bytes_max=max(budget.least, even + half * state.lag // total)) for state in lagging
     )
     return SlicePlan(wants=wants, losses=losses, lag_records=lag_records)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from frazil.kit.errors import FrazilError, RetryLater
@@ -62,6 +63,7 @@ class Landing:
         """Discovers, lands, reports; returns after ``stop``, when each table had up to ``stop_ms`` for its last commit."""
         beside = [
             spawn("landing status", self._report()),
+            spawn("landing index", self._follow()),
             spawn("landing care", CareKeeper(self._settings).run(self._cared_for)),
         ]
         try:
@@ -71,9 +73,7 @@ class Landing:
                 await self._wait()
             await self._end_owners(list(self._owners.values()))
         finally:
-            for task in (*beside, *(running.task for running in self._owners.values())):
-                task.cancel()
-            await asyncio.gather(*beside, *(running.task for running in self._owners.values()), return_exceptions=True)
+            await _cancel([*beside, *(running.task for running in self._owners.values())])
         await self._publish()
 
     async def _discover(self) -> None:
@@ -113,12 +113,10 @@ class Landing:
             running.stop.set()
         if ending:
             await asyncio.wait([running.task for running in ending], timeout=self._settings.stop_ms / 1000)
+        await _cancel([running.task for running in ending])
         for running in ending:
-            running.task.cancel()
-        ends = await asyncio.gather(*(running.task for running in ending), return_exceptions=True)
-        for end in ends:
-            if isinstance(end, BaseException) and not isinstance(end, asyncio.CancelledError):
-                raise end
+            if not running.task.cancelled():
+                running.task.result()
 
     def _check_tasks(self, beside: list[asyncio.Task[None]]) -> None:
         """A task that ended although nobody asked for it is a bug: its exception ends the process, loudly."""
@@ -128,9 +126,19 @@ class Landing:
 
     async def _wait(self) -> None:
         try:
-            await asyncio.wait_for(self._stop.wait(), self._settings.discover_interval_ms / 1000)
+            async with asyncio.timeout(self._settings.discover_interval_ms / 1000):
+                await self._stop.wait()
         except TimeoutError:
             return
+
+    async def _follow(self) -> None:
+        """Keeps the index fresh between steps, for lag, freshness and early commits; a damaged feed shows in every table's step."""
+        while True:
+            try:
+                await self._deps.index.follow()
+            except FrazilError as error:
+                _LOG.warning("following the log: %s", error)
+            await asyncio.sleep(self._settings.backoff_max_ms / 1000)
 
     async def _report(self) -> None:
         while True:
@@ -155,3 +163,12 @@ class Landing:
             topic=",".join(refusal.topics),
             updated_ms=self._deps.clock.now_ms(),
         )
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Ends the tasks. Asks again while some runs on: a library may swallow one cancellation."""
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=1.0)

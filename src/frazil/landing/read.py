@@ -99,7 +99,8 @@ class SliceReader:
 
     async def _joint(self, wants: Sequence[Want]) -> dict[PartitionKey, Slice]:
         try:
-            slices = await asyncio.wait_for(self._reader.read_many(wants), self._patience.joint_ms / 1000)
+            async with asyncio.timeout(self._patience.joint_ms / 1000):
+                slices = await self._reader.read_many(wants)
         except (TimeoutError, FrazilError):
             return await self._split(wants)
         return {slice_.key: slice_ for slice_ in slices}
@@ -122,7 +123,8 @@ class SliceReader:
 
     async def _alone(self, want: Want, patience_ms: int) -> Slice:
         try:
-            return await asyncio.wait_for(self._reader.fetch(want.key, want.offset, bytes_max=want.bytes_max), patience_ms / 1000)
+            async with asyncio.timeout(patience_ms / 1000):
+                return await self._reader.fetch(want.key, want.offset, bytes_max=want.bytes_max)
         except TimeoutError:
             raise _TooSlow(f"reading offset {want.offset} takes longer than {patience_ms} ms") from None
 

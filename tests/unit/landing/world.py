@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tests.unit.landing.oracle import Oracle
+
 from frazil.catalogs.faulty import FaultPlan, FaultyCatalog
 from frazil.catalogs.kinds.memory import MemoryPointers
 from frazil.catalogs.pointers import PointerCatalog
@@ -27,7 +29,6 @@ from frazil.metadata.topics import Topics
 from frazil.objects.stores.memory import MemoryBucket, MemoryObjects
 from frazil.records import build_batch, split_batches
 from frazil.records.building import BatchOptions, Record
-from tests.unit.landing.oracle import Oracle
 
 SHARDS = 4
 FAST = LandingSettings(commit_interval_ms=1_000, discover_interval_ms=200, status_interval_ms=200, backoff_min_ms=50, backoff_max_ms=2_000)
@@ -85,6 +86,9 @@ class World:
 
     def catalog(self, faults: FaultPoints | None = None, *, objects: Any = None) -> Catalog:
         return PointerCatalog(self.pointers, self._catalog_deps(faults or FaultPoints(), objects or self.objects))
+
+    def _catalog_deps(self, faults: FaultPoints, objects: Any) -> CatalogDeps:
+        return CatalogDeps(objects=objects, offload=InlineOffload(), clock=self.clock, chance=self.chance, faults=faults)
 
     def faulty_catalog(self, plan: FaultPlan) -> FaultyCatalog:
         return FaultyCatalog(self.catalog(), self.chance, plan)
