@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import pytest
-
 from tests.compat import flow, full
 from tests.compat.clients import kcat, librdkafka
 from tests.compat.process import Processes

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 import confluent_kafka
 import pytest
-
 from tests.compat.clients import librdkafka
 from tests.compat.flow import Plan
 from tests.compat.process import Processes

@@ -14,9 +14,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.property.wire.instances import all_layouts, random_bytes_of
 
 from frazil.wire import APIS
-from tests.property.wire.instances import all_layouts, random_bytes_of
 
 ORACLE = Path(__file__).parent / "java-oracle" / "Oracle.java"
 EACH = 8

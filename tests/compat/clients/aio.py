@@ -7,7 +7,6 @@ import time
 
 import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-
 from tests.compat.flow import Client, Plan
 
 

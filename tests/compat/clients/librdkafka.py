@@ -8,7 +8,6 @@ import time
 import confluent_kafka
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-
 from tests.compat.flow import Client, Plan
 
 QUIET = {"log_level": 0}
