@@ -6,11 +6,26 @@ No sockets, no threads, no signals; the order of callbacks is a function of the 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import heapq
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+
+
+class Owner(Protocol):
+    """Whose callbacks these are: a simulated process that may be stopped (SIGSTOP) or dead (SIGKILL)."""
+
+    stopped: bool
+
+    def park(self, handle: asyncio.Handle) -> None:
+        """Takes a callback that must not run now: kept for later, or never run."""
+        ...
+
+
+OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("owner", default=None)
+"""Set in the context of a process; tasks, timers and callbacks inherit it, so whatever a process set in motion is known as its own."""
 
 
 class Deadlock(Exception):
@@ -26,6 +41,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.slow_callback_duration = 1e9
         self._clock_resolution = 1e-9
         self.steps = 0
+        self.stopped_owners = 0
+        """How many owners are stopped or dead; while there are none, nobody is asked."""
 
     def time(self) -> float:
         return self._virtual_now
@@ -49,9 +66,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._ready.append(handle)
         for _ in range(len(self._ready)):
             handle = self._ready.popleft()
-            if not handle._cancelled:
-                self.steps += 1
-                handle._run()
+            if handle._cancelled:
+                continue
+            if self.stopped_owners:
+                owner = handle._context.get(OWNER)
+                if owner is not None and owner.stopped:
+                    owner.park(handle)
+                    continue
+            self.steps += 1
+            handle._run()
         handle = None  # type: ignore[assignment] # breaks a reference cycle, as the stock loop does
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:

@@ -6,6 +6,7 @@ Two asyncio protocols are joined by a pair of ``Wire`` transports. Bytes arrive 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,8 @@ class Wire(asyncio.Transport):
     def __init__(self, loop: asyncio.AbstractEventLoop, chance: random.Random, latency_ms: float, peer_name: str) -> None:
         super().__init__(extra={"peername": (peer_name, 0), "sockname": ("sim", 0)})
         self._loop, self._chance, self._latency_ms = loop, chance, latency_ms
+        self.context: contextvars.Context | None = None
+        """In which the protocol of this end runs: that of its process, so that a stopped process hears nothing."""
         self._protocol: asyncio.BaseProtocol | None = None
         self._other: Wire | None = None
         self._closing = False
@@ -28,7 +31,7 @@ class Wire(asyncio.Transport):
 
     def join(self, other: Wire, protocol: asyncio.BaseProtocol) -> None:
         self._other, self._protocol = other, protocol
-        self._loop.call_soon(protocol.connection_made, self)
+        self._loop.call_soon(protocol.connection_made, self, context=self.context)
 
     # --- what protocols call
 
@@ -44,12 +47,12 @@ class Wire(asyncio.Transport):
         if not self._closing:
             self._closing = True
             self._at(lambda other: other._peer_ended())
-            self._loop.call_soon(self._lose, None)
+            self._loop.call_soon(self._lose, None, context=self.context)
 
     def abort(self) -> None:
         self._closing = True
         self._at(lambda other: other._lose(ConnectionResetError("peer aborted")))
-        self._loop.call_soon(self._lose, None)
+        self._loop.call_soon(self._lose, None, context=self.context)
 
     def is_closing(self) -> bool:
         return self._closing
@@ -74,7 +77,7 @@ class Wire(asyncio.Transport):
         self._paused = False
         waiting, self._waiting = self._waiting, []
         for data in waiting:
-            self._loop.call_soon(self._deliver, data)
+            self._loop.call_soon(self._deliver, data, context=self.context)
 
     def is_reading(self) -> bool:
         return not self._paused
@@ -86,8 +89,8 @@ class Wire(asyncio.Transport):
         if other is None:
             return
         delay = self._latency_ms * (0.5 + self._chance.random()) / 1000
-        self._arrives_at = max(self._arrives_at, self._loop.time() + delay)
-        self._loop.call_at(self._arrives_at, act, other)
+        self._arrives_at = max(self._arrives_at + 1e-7, self._loop.time() + delay)  # never equal: timers of one instant have no order
+        self._loop.call_at(self._arrives_at, act, other, context=other.context)
 
     def _send(self, data: bytes) -> None:
         self._at(lambda other: other._deliver(data))
@@ -127,21 +130,32 @@ class Wire(asyncio.Transport):
         """The cable is cut: both ends see a reset now; bytes under way are lost."""
         for end in (self, self._other):
             if end is not None:
-                end._loop.call_soon(end._lose, ConnectionResetError("cut"))
+                end._loop.call_soon(end._lose, ConnectionResetError("cut"), context=end.context)
 
-    def vanish(self) -> None:
-        """This host is gone: its protocol hears nothing any more; the other end sees a reset."""
+    def vanish(self, after_ms: float = 0.0) -> None:
+        """This process is gone: its protocol hears nothing any more; the other end sees a reset, ``after_ms`` later.
+
+        Bytes sent before may still arrive in that time.
+        """
         self._lost = self._closing = True
-        if self._other is not None:
-            self._loop.call_soon(self._other._lose, ConnectionResetError("host gone"))
+        other = self._other
+        if other is not None:
+            self._loop.call_later(after_ms / 1000, other._lose, ConnectionResetError("host gone"), context=other.context)
 
 
 def connect(
-    chance: random.Random, server: asyncio.BaseProtocol, client: asyncio.BaseProtocol, *, latency_ms: float, name: str
+    chance: random.Random,
+    server: asyncio.BaseProtocol,
+    client: asyncio.BaseProtocol,
+    *,
+    latency_ms: float,
+    name: str,
+    server_context: contextvars.Context | None = None,
 ) -> tuple[Wire, Wire]:
-    """Joins ``client`` and ``server``; returns (client end, server end)."""
+    """Joins ``client`` and ``server``; returns (client end, server end). The client runs in the caller's context."""
     loop = asyncio.get_running_loop()
     near, far = Wire(loop, chance, latency_ms, name), Wire(loop, chance, latency_ms, name)
+    near.context, far.context = contextvars.copy_context(), server_context
     far.join(near, server)
     near.join(far, client)
     return near, far

@@ -89,11 +89,14 @@ class Dispatcher:
         layouts = layouts_of(call.header.api_key)[1]
         if "error_code" in layouts.kind.__slots__:
             response: Any = layouts.kind()
+            says_nothing = b"".join(encode_parts(layouts, call.version, response))
             response.error_code = code_of(error)
             if "error_message" in layouts.kind.__slots__:
                 response.error_message = str(error)
-            log.info("%s v%d from %s: %s", name, call.version, call.session.client_host, error)
-            return response_parts(call.header, encode_parts(layouts, call.version, response))
+            parts = encode_parts(layouts, call.version, response)
+            if b"".join(parts) != says_nothing:  # a version without the field would make the error look like an empty answer
+                log.info("%s v%d from %s: %s", name, call.version, call.session.client_host, error)
+                return response_parts(call.header, parts)
         call.session.close(f"{name} failed: {error}")
         return ()
 

@@ -100,8 +100,7 @@ async def _look_up(
 ) -> _Found:
     code = _refusal(services, group)
     if code is not ErrorCode.NONE:
-        names = asked or ()
-        return _Found(error=code, topics=tuple((t.name, tuple((p, _NONE) for p in t.partition_indexes)) for t in names))
+        return _failed(code, asked)
     try:
         offsets = await read_offsets(services.store, group)
         if asked is None:
@@ -109,7 +108,7 @@ async def _look_up(
             return _Found(error=ErrorCode.NONE, topics=_all_of(services, offsets))
         found = await services.topics.find_all([topic.name for topic in asked])
     except (RetryLater, Corrupt):
-        return _Found(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return _failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, asked)
     topics = []
     for topic in asked:
         record = found.get(topic.name)
@@ -119,6 +118,11 @@ async def _look_up(
         ]
         topics.append((topic.name, tuple(stored)))
     return _Found(error=ErrorCode.NONE, topics=tuple(topics))
+
+
+def _failed(code: ErrorCode, asked: Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None) -> _Found:
+    """Every partition asked for carries the code: an empty v1 answer would mean that nothing was ever committed."""
+    return _Found(error=code, topics=tuple((t.name, tuple((p, _NONE) for p in t.partition_indexes)) for t in asked or ()))
 
 
 def _refusal(services: Services, group: str) -> ErrorCode:
