@@ -16,7 +16,7 @@ from frazil.catalogs.history import Keep, expired
 from frazil.catalogs.locations import claimed_sequence, metadata_version
 from frazil.catalogs.manifests import Entry, Manifest, ManifestSpec, encode_existing
 from frazil.catalogs.metadata_json import MAIN, current_schema, partition_spec, ref_snapshot, snapshot_by_id
-from frazil.catalogs.port import LoadedTable
+from frazil.catalogs.port import OWNS_LOCATION, LoadedTable
 from frazil.catalogs.reach import Reach
 from frazil.catalogs.scan import read_manifest
 from frazil.catalogs.snapshots import Draft
@@ -141,9 +141,12 @@ class Care:
     async def sweep(self, ident: str) -> tuple[int, int]:
         """Condemns what is unreachable and deletes what still is after its grace. Returns (condemned, deleted).
 
-        Listed before the table is read: an object that appears later is not judged by an older table.
+        Only where the location was made for this table by us. Listed before the table is read: an object that appears later is not
+        judged by an older table.
         """
         table = await self._committer.catalog.load(ident)
+        if table.metadata.get("properties", {}).get(OWNS_LOCATION) != table.location:
+            return 0, 0  # made by somebody else, perhaps in a place that other tables share
         prefix = self._committer.locations.key_of(table.location)
         listed = [info.key async for info in self._deps.objects.list(f"{prefix}/metadata/")]
         data_due = self._data_sweep_due(ident)

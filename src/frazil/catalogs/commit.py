@@ -173,6 +173,9 @@ class Committer:
             base = table
 
     def _committed(self, prepared: Prepared, table: LoadedTable) -> Committed:
+        text = progress_value(table.metadata, where=table.ident) or ""
+        if int(table.metadata["current-snapshot-id"]) == prepared.snapshot_id:
+            self._known[table.ident] = (f"{table.uuid} {text}", prepared.progress)
         return Committed(table=table, progress=prepared.progress, snapshot_id=prepared.snapshot_id, commit_id=prepared.commit_id)
 
     def _lost(self, landed: Landed, table: LoadedTable, progress: Progress, *, why: str, certain: bool) -> Lost:
@@ -283,10 +286,11 @@ def _judge(prepared: Prepared, fresh: LoadedTable, *, unknown: bool) -> _Verdict
             break
     if snapshot_by_id(metadata, prepared.snapshot_id) is not None:
         return _Verdict()  # applied, then rolled back by somebody: its files are still referred to
-    if head == prepared.asserted_head:
+    if head == prepared.asserted_head and int(metadata["last-sequence-number"]) < prepared.sequence:
         try:
             check_requirements(metadata, prepared.requirements)
         except Conflict:
             return _Verdict(certain=not unknown)
         return _Verdict(open=True)
-    return _Verdict(certain=descends or not unknown)
+    # The head moved; or it went and came back, and the sequence number this request claims was given to another snapshot.
+    return _Verdict(certain=(descends and head != prepared.asserted_head) or not unknown)

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from frazil.catalogs.locations import Locations, hex_of, metadata_key, metadata_version, uuid_of
 from frazil.catalogs.metadata_json import apply_updates, check_requirements, new_metadata
-from frazil.catalogs.port import Catalog, CatalogDeps, CreateTable, JsonObject, LoadedTable, split_ident
+from frazil.catalogs.port import OWNS_LOCATION, Catalog, CatalogDeps, CreateTable, JsonObject, LoadedTable, split_ident
 from frazil.catalogs.schema import new_schema
 from frazil.kit.errors import Conflict, Corrupt, Missing, OutcomeUnknown, RetryLater
 
@@ -74,17 +74,18 @@ class PointerCatalog(Catalog):
         chance = self._deps.chance
         # The suffix: a re-created table shares no path with the old one, whose leftovers may still be on their way out.
         key = f"{self._root}/{namespace.replace('.', '/')}/{name}-{hex_of(chance, 32)}"
+        location = self._locations.location(key)
         metadata = new_metadata(
             table_uuid=uuid_of(chance),
-            location=self._locations.location(key),
+            location=location,
             schema=new_schema(table.schema),
-            properties={**DEFAULT_PROPERTIES, **table.properties},
+            properties={**DEFAULT_PROPERTIES, **table.properties, OWNS_LOCATION: location},
             now_ms=self._deps.clock.now_ms(),
         )
-        location = await self._write(key, 0, metadata)
-        if not await self._pointers.swap(ident, None, location):
+        written = await self._write(key, 0, metadata)
+        if not await self._pointers.swap(ident, None, written):
             raise Conflict(f"table {ident} exists")
-        return self._remember(ident, metadata, location)
+        return self._remember(ident, metadata, written)
 
     async def commit(self, ident: str, base: LoadedTable, requirements: Sequence[JsonObject], updates: Sequence[JsonObject]) -> LoadedTable:
         """See ``Catalog.commit``. When only something else moved meanwhile, the same request is applied to the newer metadata."""

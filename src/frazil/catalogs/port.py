@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -19,6 +19,8 @@ from frazil.kit.faultpoints import FaultPoints
 from frazil.kit.tasks import Offload
 from frazil.objects.port import ObjectStore
 
+OWNS_LOCATION: Final = "frazil.owns-location"
+"""Table property: the location that was made for this table alone. Only there does care judge files that no metadata names."""
 JsonObject = Mapping[str, Any]
 """A JSON object; frozen by convention: nobody changes one that was handed over."""
 

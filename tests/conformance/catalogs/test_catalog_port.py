@@ -10,13 +10,13 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from tests.simulation.loop import run_virtual
+from tests.unit.catalogs.rig import SCHEMA, deps_at
 
 from frazil.catalogs import Catalog, CatalogDeps, CreateTable, open_catalog
 from frazil.catalogs.faulty import FaultPlan, FaultyCatalog
 from frazil.kit.errors import Conflict, Missing, OutcomeUnknown, Refused
 from frazil.kit.faultpoints import FaultPoints
-from tests.simulation.loop import run_virtual
-from tests.unit.catalogs.rig import SCHEMA, deps_at
 
 Opened = Callable[[pathlib.Path], tuple[Catalog, CatalogDeps]]
 

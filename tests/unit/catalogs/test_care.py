@@ -6,6 +6,8 @@ import asyncio
 import pathlib
 
 from pyiceberg.table import StaticTable
+from tests.simulation.loop import run_virtual
+from tests.unit.catalogs.rig import IDENT, Rig, assert_exactly_once, offsets, rig, source
 
 from frazil.catalogs import Landed
 from frazil.catalogs.care import Care, CareSettings
@@ -14,8 +16,6 @@ from frazil.catalogs.condemned import PREFIX
 from frazil.catalogs.history import Keep, expired
 from frazil.catalogs.progress import COMMIT_ID, Move
 from frazil.catalogs.scan import Span, live_files, read_rows
-from tests.simulation.loop import run_virtual
-from tests.unit.catalogs.rig import IDENT, Rig, assert_exactly_once, offsets, rig, source
 
 LIGHT = CareSettings(
     keep=Keep(last=5, hours=0, days=0),
@@ -200,6 +200,21 @@ async def foreign_delete(it: Rig) -> None:
         catalog.load_table(IDENT).delete("_offset < 4")
     finally:
         catalog.engine.dispose()
+
+
+def test_f56_a_location_that_is_not_the_tables_own_is_never_swept(tmp_path: pathlib.Path) -> None:
+    async def run() -> None:
+        it = await rig(tmp_path)
+        await it.land(5)
+        await it.inner.commit(IDENT, await it.table(), [], [{"action": "remove-properties", "removals": ["frazil.owns-location"]}])
+        orphan = await it.file(0, 99)
+        for _ in range(8):
+            await asyncio.sleep(6)
+            report = await Care(it.committer, LIGHT).pass_once(IDENT)
+            assert report.condemned == report.deleted == 0
+        assert pathlib.Path(orphan.path.removeprefix("file://")).exists()
+
+    run_virtual(run())
 
 
 def test_history_keeps_last_hourly_daily_and_refs() -> None:

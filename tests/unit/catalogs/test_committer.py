@@ -6,13 +6,13 @@ import asyncio
 import pathlib
 
 import pytest
+from tests.simulation.loop import run_virtual
+from tests.unit.catalogs.rig import IDENT, Rig, assert_exactly_once, offsets, rig, source
 
 from frazil.catalogs import Landed
 from frazil.catalogs.commit import Committed, Lost
 from frazil.catalogs.progress import COMMIT_ID, LANDED_TAG, LAST_COMMIT, Move
 from frazil.kit.errors import Corrupt, Refused
-from tests.simulation.loop import run_virtual
-from tests.unit.catalogs.rig import IDENT, Rig, assert_exactly_once, offsets, rig, source
 
 WORDS = [
     "ok",
@@ -117,6 +117,23 @@ async def roll_back(it: Rig, snapshot_id: int) -> None:
     await it.inner.commit(IDENT, await it.table(), [], [update])
 
 
+def test_r16_a_head_that_went_and_came_back_does_not_hold_the_committer_for_ever(tmp_path: pathlib.Path) -> None:
+    """The sequence number the request claims is used up although its head stands: it can never be applied and is made anew."""
+
+    async def run() -> None:
+        it = await rig(tmp_path)
+        landed = await it.land(10)
+        base = await it.table()
+        file = await it.file(10, 20)
+        await it.rival().land(30)
+        await roll_back(it, landed.snapshot_id)
+        outcome = await asyncio.wait_for(it.committer.commit(Landed(base=base, files=[file], moves={source(): Move(10, 20)})), 60)
+        assert isinstance(outcome, Committed)
+        assert_exactly_once(await it.table(), 20)
+
+    run_virtual(run())
+
+
 def test_f13_of_two_committers_on_one_base_one_is_refused(tmp_path: pathlib.Path) -> None:
     async def run() -> None:
         it = await rig(tmp_path)
@@ -217,8 +234,9 @@ def test_f58_a_recreated_table_stops_the_committer(tmp_path: pathlib.Path) -> No
 
 
 async def rig_again(it: Rig) -> None:
-    from frazil.catalogs import CreateTable
     from tests.unit.catalogs.rig import SCHEMA
+
+    from frazil.catalogs import CreateTable
 
     await it.inner.create(IDENT, CreateTable(schema=SCHEMA))
 

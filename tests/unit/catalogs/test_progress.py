@@ -7,6 +7,8 @@ import pathlib
 import random
 
 import pytest
+from tests.simulation.loop import run_virtual
+from tests.unit.catalogs.rig import IDENT, TOPIC, Rig, assert_exactly_once, rig, source
 
 from frazil.catalogs import Landed
 from frazil.catalogs.commit import Committed, Lost
@@ -24,8 +26,6 @@ from frazil.catalogs.progress import (
 )
 from frazil.kit.errors import Corrupt, Refused
 from frazil.kit.names import TopicId
-from tests.simulation.loop import run_virtual
-from tests.unit.catalogs.rig import IDENT, TOPIC, Rig, assert_exactly_once, rig, source
 
 # --- R06 ---------------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import StaticTable
+from tests.simulation.loop import run_virtual
+from tests.unit.catalogs.rig import connect, rig
 
 from frazil.catalogs import CreateTable, Landed
 from frazil.catalogs.bounds import decimal_bytes, upper_binary, upper_text
@@ -20,8 +22,6 @@ from frazil.catalogs.files import DataFile
 from frazil.catalogs.schema import arrow_schema, new_schema, plan_schema, to_arrow
 from frazil.catalogs.write import DELTA_PROPERTY, describe, encode
 from frazil.kit.errors import Refused
-from tests.simulation.loop import run_virtual
-from tests.unit.catalogs.rig import connect, rig
 
 
 def described(rows: pa.Table) -> tuple[DataFile, dict[str, int]]:
