@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from frazil.metadata.landings import LandingSpec
+from frazil.metadata.topics import TopicRecord
 
 DEAD_SUFFIX = "_dead"
 
@@ -52,34 +53,38 @@ def dead_table(table: str) -> str:
     return table + DEAD_SUFFIX
 
 
-def discover(specs: Sequence[LandingSpec], topics: Iterable[str], auto: AutoLanding | None, *, interval_ms: int) -> Discovered:
-    """Specs from metadata plus one automatic spec per topic that no spec names. ``interval_ms`` is for automatic ones."""
+def discover(specs: Sequence[LandingSpec], topics: Iterable[TopicRecord], auto: AutoLanding | None, *, interval_ms: int) -> Discovered:
+    """Specs from metadata plus one automatic spec per topic that no spec names. ``interval_ms`` is for automatic ones.
+
+    Of two topics that want the same table the older one has it; a newcomer never takes a table over.
+    """
     chosen = {spec.table: spec for spec in specs}
     named = {topic for spec in specs for topic in spec.topics}
-    refusals: dict[str, Refusal] = {}
-    for topic in sorted(set(topics) - named) if auto is not None else ():
-        if topic.startswith("__"):
-            continue
-        assert auto is not None
-        table = auto_table(auto.namespace, topic)
-        if table in chosen:
-            taken = ", ".join(chosen[table].topics)
-            why = f"topic {topic!r} would land in {table}, which already takes {taken}; give it a table of its own"
-            refusals[f"{table}:{topic}"] = Refusal(table=table, topics=(topic,), why=why)
-            continue
-        chosen[table] = LandingSpec(
-            table=table,
-            topics=(topic,),
-            value=auto.value,
-            columns=(),
-            metadata_columns=auto.metadata_columns,
-            commit_interval_ms=interval_ms,
-            commit_bytes=auto.commit_bytes,
-        )
+    refusals: list[Refusal] = []
+    if auto is not None:
+        for topic in sorted(topics, key=lambda record: (record.created_ms, record.name)):
+            if topic.name in named or topic.name.startswith("__"):
+                continue
+            spec = _automatic(topic.name, auto, interval_ms)
+            taken = chosen.setdefault(spec.table, spec)
+            if taken is not spec:
+                why = f"topic {topic.name!r} would land in {spec.table}, which takes {', '.join(taken.topics)}; give it a table of its own"
+                refusals.append(Refusal(table=f"{spec.table} ({topic.name})", topics=spec.topics, why=why))
     for table in sorted(chosen):
         owner = table.removesuffix(DEAD_SUFFIX)
         if owner != table and owner in chosen:
-            why = f"{table} is the dead-letter table of {owner}; choose another table for {', '.join(chosen[table].topics)}"
-            refusals[table] = Refusal(table=table, topics=chosen[table].topics, why=why)
-    good = tuple(chosen[table] for table in sorted(chosen) if table not in refusals)
-    return Discovered(specs=good, refusals=tuple(refusals[key] for key in sorted(refusals)))
+            topics_of = chosen.pop(table).topics
+            why = f"{table} is the dead-letter table of {owner}; choose another table for {', '.join(topics_of)}"
+            refusals.append(Refusal(table=table, topics=topics_of, why=why))
+    return Discovered(specs=tuple(chosen[table] for table in sorted(chosen)), refusals=tuple(refusals))
+
+
+def _automatic(topic: str, auto: AutoLanding, interval_ms: int) -> LandingSpec:
+    return LandingSpec(
+        table=auto_table(auto.namespace, topic),
+        topics=(topic,),
+        value=auto.value,
+        metadata_columns=auto.metadata_columns,
+        commit_interval_ms=interval_ms,
+        commit_bytes=auto.commit_bytes,
+    )

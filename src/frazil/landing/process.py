@@ -17,6 +17,7 @@ from frazil.landing.pipeline import TablePipeline
 from frazil.landing.settings import LandingDeps, LandingSettings
 from frazil.landing.status import REASON_CHARACTERS_MAX, StatusBook, status_of
 from frazil.landing.target import check_options
+from frazil.log.pins import drop_pin
 from frazil.metadata.landings import LandingSpec, LandingStatus, list_landings
 
 _LOG = logging.getLogger("frazil.landing")
@@ -85,15 +86,24 @@ class Landing:
         except FrazilError as error:
             _LOG.warning("discover: %s", error)
             return
-        names = [topic.name for topic in self._deps.topics.all()]
-        found = discover(specs, names, self._settings.auto, interval_ms=self._settings.commit_interval_ms)
+        found = discover(specs, self._deps.topics.all(), self._settings.auto, interval_ms=self._settings.commit_interval_ms)
         self._refused = {refusal.table: self._refusal(refusal) for refusal in found.refusals}
         wanted = {spec.table: spec for spec in found.specs}
         outdated = [table for table, running in self._owners.items() if wanted.get(table) != running.owner.spec]
         await self._end_owners([self._owners.pop(table) for table in outdated])
+        for table in outdated:
+            if table not in wanted:
+                await self._unpin(table)
         for table, spec in wanted.items():
             if table not in self._owners:
                 self._start(spec)
+
+    async def _unpin(self, table: str) -> None:
+        """A table that is not landed any more needs nothing of the log; a pin left behind ends by its age (R18)."""
+        try:
+            await within(drop_pin(self._deps.store, table), self._settings.call_deadline_ms, "dropping a pin")
+        except RetryLater as error:
+            _LOG.warning("pin of %s: %s", table, error)
 
     def _start(self, spec: LandingSpec) -> None:
         try:
