@@ -251,7 +251,11 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._house.serve(self, exchange, frame)
         except Corrupt as error:
+            exchange.finish(())
             self._close_malformed(error)
+        except BaseException:
+            exchange.finish(())  # the transport ends this connection when its protocol raises
+            raise
 
     def _close_malformed(self, error: Corrupt) -> None:
         self._house.counters.frames_malformed += 1

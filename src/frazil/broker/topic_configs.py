@@ -56,8 +56,8 @@ def _flag(name: str, doc: str, *, default: str = "false", only: str = "", why: s
     return TopicConfig(name=name, kind=ConfigType.BOOLEAN, default=default, doc=doc, choices=choices, why_not_others=why)
 
 
-def _list(name: str, default: str, doc: str, *, choices: tuple[str, ...] = ()) -> TopicConfig:
-    return TopicConfig(name=name, kind=ConfigType.LIST, default=default, doc=doc, choices=choices)
+def _list(name: str, doc: str) -> TopicConfig:
+    return TopicConfig(name=name, kind=ConfigType.LIST, default="", doc=doc)
 
 
 def _text(name: str, default: str, doc: str, choices: tuple[str, ...], why: str = "") -> TopicConfig:
@@ -66,7 +66,14 @@ def _text(name: str, default: str, doc: str, choices: tuple[str, ...], why: str 
 
 _KEPT = "kept and shown, no effect here"
 TOPIC_CONFIGS: tuple[TopicConfig, ...] = (
-    _list("cleanup.policy", "delete", "delete old data and/or compact by key", choices=("delete", "compact")),
+    TopicConfig(
+        name="cleanup.policy",
+        kind=ConfigType.LIST,
+        default="delete",
+        doc="old data is deleted by age and size",
+        choices=("delete",),
+        why_not_others="log compaction is not there yet",
+    ),
     _int("compression.gzip.level", -1, _KEPT, least=-1, most=9),
     _int("compression.lz4.level", 9, _KEPT, least=1, most=17),
     _text(
@@ -81,9 +88,9 @@ TOPIC_CONFIGS: tuple[TopicConfig, ...] = (
     _long("file.delete.delay.ms", 60_000, _KEPT),
     _long("flush.messages", LONG_MAX, "every acknowledged batch is durable; " + _KEPT, least=1),
     _long("flush.ms", LONG_MAX, "every acknowledged batch is durable; " + _KEPT),
-    _list("follower.replication.throttled.replicas", "", _KEPT),
+    _list("follower.replication.throttled.replicas", _KEPT),
     _int("index.interval.bytes", 4096, _KEPT),
-    _list("leader.replication.throttled.replicas", "", _KEPT),
+    _list("leader.replication.throttled.replicas", _KEPT),
     _long("local.retention.bytes", -2, _KEPT, least=-2),
     _long("local.retention.ms", -2, _KEPT, least=-2),
     _long("max.compaction.lag.ms", LONG_MAX, _KEPT, least=1),
