@@ -1,7 +1,7 @@
 """From a parsed JSON value to the Python value Arrow stores, one closure per type, built once per schema.
 
 ``fit(value)`` returns the value or raises Unfit; null (None) never reaches the fit of a scalar. With ``watch`` a struct
-also refuses fields that no column holds yet, so that the caller can look at the record as news.
+also refuses fields that no column holds yet, so that the caller can look at the record as news; a refusal is then no verdict.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from frazil.schemas import numbers, texts
 from frazil.schemas.names import NameIndex
 from frazil.schemas.numbers import Literal
 from frazil.schemas.shape import Kind, Member, Shape
-from frazil.schemas.unfit import Unfit
+from frazil.schemas.unfit import Unfit, ambiguous
 
 Fit: TypeAlias = Callable[[object], object]
 
@@ -43,6 +43,13 @@ def _string(value: object) -> object:
     if type(value) is str:
         return value
     raise wrong_type("string", value)
+
+
+def _plain_integer(value: object) -> object:
+    """With ``watch``: a number with a point may be news for a column that is new itself."""
+    if type(value) is int:
+        return value
+    raise Unfit(NEWS, "not written as an integer", value)
 
 
 def _integer(word: str, low: int, high: int, value: object) -> object:
@@ -102,6 +109,8 @@ _SCALARS: dict[Kind, Fit] = {
 
 def build_fit(shape: Shape, *, watch: bool) -> Fit:
     """The fit of a type. ``watch``: raise Unfit(NEWS) for an object with a field that the schema does not have."""
+    if watch and shape.kind is Kind.LONG:
+        return _plain_integer
     if shape.kind in _SCALARS:
         return _SCALARS[shape.kind]
     arrow = shape.arrow
@@ -181,11 +190,11 @@ class StructFit:
         for key, item in value.items():
             position = self._index.find(key)
             if position is None:
-                if self._watch and not is_empty(item):
+                if self._watch and item is not None:
                     raise Unfit(NEWS, "a new field", key)
                 continue
             if position in taken:
-                raise Unfit("ambiguous-name", f"{taken[position]!r} and {key!r} belong to the same column {self._names[position]!r}")
+                raise ambiguous(taken[position], key)
             taken[position] = key
             try:
                 row[position] = self._fits[position](item)
@@ -201,8 +210,3 @@ class StructFit:
             verdict = Unfit("required", "missing or null, where the column says not null")
             verdict.path.append(self._names[position])
             raise verdict
-
-
-def is_empty(value: object) -> bool:
-    """Null, ``[]`` and ``{}``: they tell no type."""
-    return value is None or value == [] or value == {}

@@ -25,12 +25,12 @@ from frazil.schemas.arrays import AnyField, map_type
 from frazil.schemas.fit import LONG_RANGE, Fit, build_fit, wrong_type
 from frazil.schemas.names import NameIndex, why_unfit
 from frazil.schemas.numbers import IntLiteral, Literal
-from frazil.schemas.port import DecodeOptions, Reject, clip
+from frazil.schemas.parse import Document
+from frazil.schemas.port import DecodeOptions, Reject
 from frazil.schemas.shape import Kind, Shape, member_of
-from frazil.schemas.unfit import Unfit, show
+from frazil.schemas.unfit import Unfit, ambiguous, show
 
 _NEW_ARROW: dict[Kind, pa.DataType] = {Kind.BOOLEAN: pa.bool_(), Kind.LONG: pa.int64(), Kind.DOUBLE: pa.float64(), Kind.STRING: pa.string()}
-_NAME_CHARACTERS_SHOWN = 60
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,26 +47,6 @@ class Node:
     item: Node | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grown:
-    """What a slice brought: new columns (as in ``Decoded.additions``), and the records that contradict the rest."""
-
-    additions: pa.Schema | None
-    rejects: tuple[Reject, ...]
-
-
-def grow(schema: pa.Schema, documents: Sequence[tuple[int, dict[str, object]]], options: DecodeOptions) -> Grown:
-    """Sees ``documents`` (row, object), ascending, against the columns of the table."""
-    growth = _Growth(schema, options)
-    rejects: list[Reject] = []
-    for row, document in documents:
-        try:
-            growth.see_document(document)
-        except Unfit as verdict:
-            rejects.append(verdict.reject(row))
-    return Grown(additions=growth.additions(), rejects=tuple(rejects))
-
-
 def _known(shape: Shape, index: NameIndex | None = None) -> Node:
     """The node of something the table has."""
     node = Node(kind=shape.kind, fresh=False)
@@ -80,8 +60,11 @@ def _known(shape: Shape, index: NameIndex | None = None) -> Node:
     return node
 
 
-class _Growth:
-    """The walk over one document at a time. Every change is noted with its undoing, so a refused record leaves no trace."""
+class Growth:
+    """The columns of a table while records are looked at, in offset order. ``widened``: long columns that became double.
+
+    Every change is noted with its undoing, so a refused record leaves no trace.
+    """
 
     def __init__(self, schema: pa.Schema, options: DecodeOptions) -> None:
         members = tuple(member_of(column) for column in schema)
@@ -90,8 +73,19 @@ class _Growth:
         self._columns_max = options.columns_max
         self._columns = _count(self._root)
         self._undo: list[Callable[[], object]] = []
+        self.widened = 0
 
-    def see_document(self, document: dict[str, object]) -> None:
+    def see(self, documents: Sequence[tuple[int, Document]]) -> list[Reject]:
+        """Takes in records (row, object), ascending; returns those that contradict what is known."""
+        rejects: list[Reject] = []
+        for row, document in documents:
+            try:
+                self._see_document(document)
+            except Unfit as verdict:
+                rejects.append(verdict.reject(row))
+        return rejects
+
+    def _see_document(self, document: Document) -> None:
         """Takes in one record. Raises Unfit, with everything as before, when it contradicts what is known."""
         columns = self._columns
         try:
@@ -143,21 +137,25 @@ class _Growth:
         index = node.index
         if index is None or type(value) is not dict:
             raise _conflict(node, value)
-        taken: dict[int | str, str] = {}
+        taken: dict[int, str] = {}
+        empty: dict[str, str] = {}
         for key, item in value.items():
             position = index.find(key)
-            place = index.fold(key) if position is None else position
-            if place in taken:
-                raise Unfit("ambiguous-name", f"{clip_name(taken[place])} and {clip_name(key)} belong to the same column")
-            taken[place] = key
+            other = empty.get(index.fold(key)) if position is None else taken.get(position)
             try:
                 if position is not None:
                     self._see(node.fields[position][1], item)
                 elif self._see_new_field(node, index, key, item):
-                    taken[len(node.fields) - 1] = key
+                    position = len(node.fields) - 1
             except Unfit as verdict:
                 verdict.path.append(key)
                 raise
+            if position is None:
+                empty[index.fold(key)] = key
+            elif other is not None:
+                raise ambiguous(other, key)
+            else:
+                taken[position] = key
 
     def _see_new_field(self, node: Node, index: NameIndex, key: str, item: object) -> bool:
         """Adds a field if its value tells a type."""
@@ -202,24 +200,30 @@ class _Growth:
         """One more value of a column the slice itself brought."""
         if isinstance(value, (dict, list)):
             raise _conflict(node, value)
+        if node.kind is Kind.DOUBLE and not isinstance(value, bool) and isinstance(value, (int, Literal)):
+            _check_double(node, value)
+            return
         kind, exact = _scalar(value)
         both_exact = node.exact and exact
-        if kind is not node.kind and both_exact and {node.kind, kind} == {Kind.LONG, Kind.DOUBLE}:
-            kind = Kind.DOUBLE
-        elif kind is not node.kind:
-            raise _conflict(node, value)
+        if kind is not node.kind:
+            if not (node.exact and node.kind is Kind.LONG and kind is Kind.DOUBLE):
+                raise _conflict(node, value)
+            self.widened += 1
         if kind is not node.kind or both_exact is not node.exact:
             self._undo.append(partial(_restore, node, node.kind, exact=node.exact))
             node.kind, node.exact = kind, both_exact
 
 
+def _check_double(node: Node, value: int | Literal) -> None:
+    """A number after a fraction must be a double, as it must be once the table has the column."""
+    try:
+        numbers.double(value)
+    except Unfit as verdict:
+        raise _conflict(node, value) if verdict.code == "not-exact" else verdict from None
+
+
 def _restore(node: Node, kind: Kind, *, exact: bool) -> None:
     node.kind, node.exact = kind, exact
-
-
-def clip_name(name: str) -> str:
-    """A field name for a message."""
-    return repr(clip(name, _NAME_CHARACTERS_SHOWN))
 
 
 def _conflict(node: Node, value: object) -> Unfit:

@@ -2,7 +2,7 @@
 
 Theory of operation. Every record is parsed once on the quick road; columns are made at once by lanes. Records that are
 unusual anywhere are decided one by one on the exact road, which alone makes rejects. With the inferred policy, records with
-news are first seen by ``infer.grow``; then all records are laid again under the grown schema.
+news are first seen by ``infer.Growth``; then all records are laid again under the grown schema.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow as pa
 from frazil.kit.errors import Refused
 from frazil.schemas.arrays import batch_of
 from frazil.schemas.evolve import evolve
-from frazil.schemas.fit import StructFit, build_fit, is_empty
-from frazil.schemas.infer import grow
+from frazil.schemas.fit import StructFit, build_fit
+from frazil.schemas.infer import Growth
 from frazil.schemas.lanes import Laid, array_of, build_lane, settle
 from frazil.schemas.names import NameIndex
 from frazil.schemas.parse import Document, quick_reader, read_exact
@@ -27,6 +27,7 @@ from frazil.schemas.shape import Kind, Shape, member_of
 from frazil.schemas.unfit import Unfit
 
 _EMPTY = pa.schema([])
+SAMPLE_ROWS = 256
 
 
 class _Plan:
@@ -83,9 +84,7 @@ class _Plan:
             if any(self.index.find(key) is not None for key in extras):
                 return False
             harmless.update(extras)
-        if not self.watch:
-            return True
-        return all(is_empty(document[key]) for key in extras) and len({self.index.fold(key) for key in extras}) == len(extras)
+        return not self.watch or all(document[key] is None for key in extras)
 
 
 @dataclass(slots=True)
@@ -120,15 +119,38 @@ class _Slice:
         value = self.values[row]
         return {} if value is None else read_exact(value, self.options)
 
-    def grow(self, plan: _Plan, rows: Sequence[int]) -> pa.Schema | None:
-        """Looks at ``rows`` for new fields; drops those that contradict what is known; returns what is new."""
-        grown = grow(plan.schema, [(row, self._exact(row)) for row in rows], self.options)
-        gone = {reject.row for reject in grown.rejects}
+    def grow(self, plan: _Plan, rows: Sequence[int], sample: int) -> pa.Schema | None:
+        """Looks at ``rows`` for new fields; drops those that contradict what is known; returns what is new.
+
+        The first ``sample`` rows are walked one by one. The rest is laid under the columns they brought, and only what is
+        unusual there is walked. A record that fits brings nothing, but one thing it may forbid: a new long column with an
+        integer that is no double must not become double. So if one became double late, all rows are walked after all.
+        """
+        growth = Growth(plan.schema, self.options)
+        rejects = self._see(growth, rows[:sample])
+        early = growth.widened
+        rejects += self._see(growth, self._unusual(plan, growth.additions(), rows[sample:]))
+        if growth.widened != early:
+            growth = Growth(plan.schema, self.options)
+            rejects = self._see(growth, rows)
+        gone = {reject.row for reject in rejects}
         alive = [position for position, row in enumerate(self.rows) if row not in gone]
-        self.rejects.extend(grown.rejects)
+        self.rejects.extend(rejects)
         self.documents = [self.documents[position] for position in alive]
         self.rows = [self.rows[position] for position in alive]
-        return grown.additions
+        return growth.additions()
+
+    def _see(self, growth: Growth, rows: Sequence[int]) -> list[Reject]:
+        return growth.see([(row, self._exact(row)) for row in rows])
+
+    def _unusual(self, plan: _Plan, additions: pa.Schema | None, rows: Sequence[int]) -> list[int]:
+        """Those of ``rows`` that do not simply fit the columns known so far."""
+        if not rows or additions is None:
+            return list(rows)
+        wanted = set(rows)
+        documents = [document for row, document in zip(self.rows, self.documents, strict=True) if row in wanted]
+        _, unusual = _Plan(evolve(plan.schema, additions), self.options, watch=True).lay(documents, quick=True)
+        return [rows[position] for position in unusual]
 
     def finish(self, plan: _Plan, laid: Sequence[Laid], unusual: Sequence[int], additions: pa.Schema | None) -> Decoded:
         """Decides the unusual records one by one and makes the batch of all that fit."""
@@ -151,12 +173,16 @@ class _Slice:
 
 
 class JsonDecoder:
-    """Decodes JSON values. ``declared``: the columns, or None to infer them. ``quick``: False takes the exact road only."""
+    """Decodes JSON values. ``declared``: the columns, or None to infer them.
 
-    def __init__(self, declared: pa.Schema | None, options: DecodeOptions, *, quick: bool = True) -> None:
+    ``quick``: False takes the exact road only. ``sample``: rows with news walked one by one before the rest is laid.
+    """
+
+    def __init__(self, declared: pa.Schema | None, options: DecodeOptions, *, quick: bool = True, sample: int = SAMPLE_ROWS) -> None:
         self._declared = declared
         self._options = options
         self._quick = quick
+        self._sample = sample if quick else SLICE_BYTES_MAX
         self._plan = self._compile(_EMPTY if declared is None else declared)
 
     @property
@@ -174,7 +200,7 @@ class JsonDecoder:
         laid, unusual = plan.lay(work.documents, quick=self._quick)
         additions = None
         if plan.watch and unusual:
-            additions = work.grow(plan, [work.rows[position] for position in unusual])
+            additions = work.grow(plan, [work.rows[position] for position in unusual], self._sample)
             grown = plan.schema if additions is None else evolve(plan.schema, additions)
             plan = _Plan(grown, self._options, watch=False)
             laid, unusual = plan.lay(work.documents, quick=self._quick)

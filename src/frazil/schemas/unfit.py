@@ -24,6 +24,12 @@ class Unfit(Exception):
         return Reject(row=row, code=self.code, why=clip(f"{where + ': ' if where else ''}{self.why}{shown}"))
 
 
+def ambiguous(first: str, second: str) -> Unfit:
+    """The verdict for two fields of one object that belong to one column."""
+    names = (repr(clip(name, _SHOWN_CHARACTERS_MAX)) for name in (first, second))
+    return Unfit("ambiguous-name", f"{' and '.join(names)} belong to the same column")
+
+
 def path_text(inside_out: list[str | int]) -> str:
     """``a.b[2].c``; a name that would be misread is quoted in brackets."""
     parts: list[str] = []

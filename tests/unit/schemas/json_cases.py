@@ -285,6 +285,7 @@ SLICES = [
     Slice("fraction then integer in a new column", ('{"a":1.5}', '{"a":2}'), ("a double",)),
     Slice("inexact integer, then fraction", ('{"a":9007199254740993}', '{"a":1.5}'), ("a long",), rejects=((1, "type-conflict"),)),
     Slice("fraction, then inexact integer", ('{"a":1.5}', '{"a":9007199254740993}'), ("a double",), rejects=((1, "type-conflict"),)),
+    Slice("2^70 after a fraction", ('{"a":1.5}', '{"a":1180591620717411303424}'), ("a double",)),
     Slice("fraction into the table's long", ('{"a":1.5}', '{"a":2.0}'), ("a long",), had=("a long",), rejects=((0, "not-exact"),)),
     Slice("2^63 in a new column", ('{"a":9223372036854775808}',), (), rejects=((0, "out-of-range"),)),
     Slice(
@@ -316,6 +317,19 @@ SLICES = [
     Slice("names that differ in case", ('{"userId":1}', '{"userid":2}', '{"USERID":3}'), ("userId long",)),
     Slice(
         "both spellings in one record", ('{"a":1,"A":2}', '{"B":null,"b":1}'), (), rejects=((0, "ambiguous-name"), (1, "ambiguous-name"))
+    ),
+    Slice(
+        "both spellings without a type",
+        ('{"B":null,"b":[]}', '{"s":{"B":null,"b":null}}'),
+        ("s struct<a: long>",),
+        had=("s struct<a: long>",),
+    ),
+    Slice(
+        "both spellings, one with a type",
+        ('{"b":[1],"B":null}', '{"s":{"B":{},"b":1}}'),
+        ("s struct<a: long>",),
+        had=("s struct<a: long>",),
+        rejects=((0, "ambiguous-name"), (1, "ambiguous-name")),
     ),
     Slice("a dot in a name", ('{"a":{"b":1},"a.b":2}',), ("a struct<b: long>", "a_b long")),
     Slice("a dot against an underscore", ('{"a_b":1,"a.b":2}',), (), rejects=((0, "ambiguous-name"),)),
