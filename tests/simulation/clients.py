@@ -319,6 +319,34 @@ class Looker:
         return [(self._topic, partition) for partition in self._partitions]
 
 
+class Deleter:
+    """Raises log starts by hand (DeleteRecords): they never go back, and never where they were not sent."""
+
+    def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
+        self._cluster, self._topic, self._partitions = cluster, topic, partitions
+
+    async def run(self) -> None:
+        link = Link(self._cluster, restless=0.5)
+        book, chance = self._cluster.book, self._cluster.chance
+        while True:
+            await asyncio.sleep(0.5 + 2 * chance.random())
+            place = (self._topic, chance.randrange(self._partitions))
+            before = chance.randint(0, book.acked_end.get(place, 0))
+            try:
+                request = kafka.delete_records_request(*place, before)
+                answer = await (await link.get()).ask(kafka.DELETE_RECORDS, 0, request, timeout_s=TIMEOUT_S)
+            except Broken:
+                continue
+            error, start = kafka.read_delete_records(answer)
+            if error:
+                if error == kafka.OUT_OF_RANGE:
+                    book.fail(f"DeleteRecords of {place} below {before} called out of range")
+                continue
+            if start < before:
+                book.fail(f"DeleteRecords of {place} below {before} left the log start at {start}")
+            book.told_start[place] = max(book.told_start.get(place, 0), start)
+
+
 class Committer:
     """A group of one that commits offsets: what was acknowledged last is what is read back."""
 

@@ -30,7 +30,7 @@ async def read_back(world: World) -> Logs:
         world.book.fail("LIVE: a fresh broker does not come up")
         return {}
     logs: Logs = {}
-    for topic, partitions in world.profile.topics:
+    for topic, partitions in world.partitions.items():
         for partition in range(partitions):
             bounds = await _read_partition(world, (topic, partition))
             if bounds is None:
@@ -152,7 +152,7 @@ def _open(world: World, ident: str) -> Table | None:
 
 def landed_hint(world: World, logs: Logs) -> bool:
     """Cheap: as many rows and dead letters as the log has records, in every table."""
-    for topic, _ in world.profile.topics:
+    for topic, _ in world.partitions.items():
         wanted = sum(end - start for (name, _), (start, end) in logs.items() if name == topic)
         tables = [_open(world, ident) for ident in (f"lake.{topic}", f"lake.{topic}_dead")]
         if sum(table.total_records() for table in tables if table is not None) < wanted:
@@ -163,7 +163,7 @@ def landed_hint(world: World, logs: Logs) -> bool:
 def missing_rows(world: World, logs: Logs) -> list[str]:
     """Records that are in neither table, by offset."""
     found = []
-    for topic, _ in world.profile.topics:
+    for topic, _ in world.partitions.items():
         rows, letters, _ = _read_topic(world, topic)
         for (name, partition), (start, end) in sorted(logs.items()):
             if name != topic:
@@ -200,7 +200,7 @@ def _read_topic(world: World, topic: str) -> tuple[Found, Found, list[str]]:
 def judge_tables(world: World, logs: Logs) -> None:
     """EO and WHOLE."""
     book = world.book
-    for topic, _ in world.profile.topics:
+    for topic, _ in world.partitions.items():
         rows, letters, problems = _read_topic(world, topic)
         for problem in problems:
             book.fail(problem)

@@ -1,7 +1,7 @@
 """A Kafka client in two hundred lines, from the protocol's documentation alone: nothing of the product is imported here.
 
-Old, inflexible versions throughout: Produce 7, Fetch 5, ListOffsets 1, Metadata 1, InitProducerId 0, OffsetCommit 2,
-OffsetFetch 1, FindCoordinator 0.
+Old, inflexible versions throughout: Produce 7, Fetch 5, ListOffsets 1, InitProducerId 0, OffsetCommit 2, OffsetFetch 1,
+FindCoordinator 0, DeleteRecords 0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID = 0, 1, 2, 3, 8, 9, 10, 22
+PRODUCE, FETCH, LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, DELETE_RECORDS, INIT_PRODUCER_ID = 0, 1, 2, 8, 9, 10, 21, 22
 OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_COORDINATOR, DUPLICATE_SEQUENCE = 1, 3, 16, 46
 _HEAD = struct.Struct(">qiibIhiqqqhii")
 
@@ -195,6 +195,18 @@ def read_list_offsets(answer: Reader) -> dict[int, tuple[int, int]]:
         partition, error, _, offset = answer.take("ihqq")
         found[partition] = (error, offset)
     return found
+
+
+def delete_records_request(topic: str, partition: int, before: int) -> bytes:
+    return struct.pack(">i", 1) + _text(topic) + struct.pack(">iiqi", 1, partition, before, 5_000)
+
+
+def read_delete_records(answer: Reader) -> tuple[int, int]:
+    """(error, log start)."""
+    answer.take("ii")
+    answer.text()
+    _, _, start, error = answer.take("iiqh")
+    return error, start
 
 
 def init_producer_request() -> bytes:

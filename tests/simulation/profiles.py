@@ -6,7 +6,9 @@ import random
 from dataclasses import dataclass, field, replace
 
 from frazil.kit.delays import NO_DELAY, Delay
+from frazil.metadata.faulty import NO_FAULTS as CALM_METADATA
 from frazil.metadata.faulty import MetadataFaults
+from frazil.objects.faulty import NO_FAULTS as CALM_OBJECTS
 from frazil.objects.faulty import ObjectFaults
 
 
@@ -14,8 +16,8 @@ from frazil.objects.faulty import ObjectFaults
 class Faults:
     """Probabilities per call, and mean seconds between the larger misfortunes (0: never)."""
 
-    metadata: MetadataFaults = MetadataFaults()
-    objects: ObjectFaults = ObjectFaults()
+    metadata: MetadataFaults = CALM_METADATA
+    objects: ObjectFaults = CALM_OBJECTS
     warehouse_short: float = 0.0
     catalog: dict[str, float] = field(default_factory=dict)
     catalog_load: float = 0.0
@@ -28,6 +30,8 @@ class Faults:
     """Some seconds in which one process reaches a store only now and then."""
     point_share: float = 0.5
     """Share of kills that wait for a named fault point."""
+    clean_share: float = 0.2
+    """Share of kills that are clean stops instead."""
     rollback_s: float = 0.0
     """A foreign tool rolls the table back to an older snapshot."""
     skew_ms: int = 0
@@ -53,6 +57,9 @@ class Profile:
     bad_share: float = 0.06
     retention_ms: int = 0
     delete_records: bool = False
+    """Somebody raises log starts by hand; in worlds without landing only, since that may pass what was not landed."""
+    late_topic: bool = False
+    """A topic is made while everything runs, and produced to at once."""
     flush_interval_ms: int = 0
     inflight: int = 2
     shards: int = 4
@@ -63,7 +70,7 @@ class Profile:
     fickle: bool = False
     """What the decoder takes for a good value changes with every start of landing."""
     latency_ms: float = 2.0
-    faults: Faults = Faults()
+    faults: Faults = field(default_factory=Faults)
     settle_s: float = 150.0
 
 
@@ -132,7 +139,8 @@ def drawn(seed: int) -> Profile:
         batches=chance.choice((2, 4)) if landing else chance.choice((3, 6)),
         group=chance.random() < 0.2,
         retention_ms=chance.choice((0, 0, 0, 5_000)),
-        delete_records=chance.random() < 0.05,
+        delete_records=not landing and chance.random() < 0.1,
+        late_topic=chance.random() < 0.2,
         flush_interval_ms=chance.choice((0, 0, 40)),
         inflight=chance.choice((1, 2, 4)),
         shards=chance.choice((1, 4)),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.simulation.book import Book
-from tests.simulation.clients import Committer, Consumer, Looker, Producer, ProducerStyle
+from tests.simulation.clients import Committer, Consumer, Deleter, Looker, Producer, ProducerStyle
 from tests.simulation.kafka import Broken, Connection
 from tests.simulation.network import Wire, connect
 from tests.simulation.processes import CatalogDoor, Killed, MetadataDoor, ObjectsDoor, PointersDoor, Process, ProcessClock, Server
@@ -59,6 +59,8 @@ class Host:
     objects: FaultyObjects | None = None
     catalogs: list[FaultyCatalog] = field(default_factory=list)
     caretaker: Caretaker | None = None
+    stop: Callable[[], Coroutine[Any, Any, None]] | None = None
+    """A clean stop, as SIGTERM asks for."""
     fuse: tuple[str, int] | None = None
     """Kill at the n-th passage of a fault point."""
 
@@ -129,6 +131,8 @@ class World:
         self.parsed: dict[str, Any] = {}
         """What the judges have read already."""
         self.store = MemoryMetadata(self.state, self.clock)
+        self.partitions: dict[str, int] = {}
+        """Of every topic made so far."""
         self.topics = Topics(self.store, self.clock, random.Random(f"topics {seed}"))
 
     # --- small things -------------------------------------------------------------------------------------------------
@@ -175,7 +179,7 @@ class World:
         host.boots += 1
         skew = self.profile.faults.skew_ms
         process = Process(host.name, host.boots, skew_ms=self.chance.randint(-skew, skew) if skew else 0)
-        host.process, host.broker, host.landing, host.fuse = process, None, None, None
+        host.process, host.broker, host.landing, host.fuse, host.stop = process, None, None, None, None
         host.catalogs = []
         self.all_processes.append(process)
         chance = random.Random(f"{self.seed} {host.name} {host.boots}")
@@ -190,6 +194,10 @@ class World:
             return
         error = task.exception()
         process.kill()
+        if error is None:
+            self.note(f"{host.name} has stopped")
+            self.loop.call_later(0.2, self._reboot, host, process)
+            return
         self._drop_wires(host)
         if not isinstance(error, Killed):
             self.note(f"{host.name} ended by itself: {error!r}")
@@ -313,6 +321,12 @@ class World:
         ]
         if profile.upkeep:
             tasks.append(asyncio.create_task(caretaker.run(), name="caretaker"))
+
+        async def stop() -> None:
+            await broker.stop()
+            await appender.close()
+
+        host.stop = stop
         await _first(tasks)
 
     def upkeep_policy(self) -> UpkeepPolicy:
@@ -345,6 +359,11 @@ class World:
             faults=reach,
         )
         host.landing = landing = Landing(deps, self.landing_settings())
+
+        async def stop() -> None:
+            landing.stop()
+
+        host.stop = stop
         await _first([asyncio.create_task(landing.run(), name="landing"), asyncio.create_task(index.follow(), name="follow")])
 
     def open_catalogs(self, host: Host, process: Process, objects: ObjectsDoor, chance: random.Random) -> dict[str, Catalog]:
@@ -389,12 +408,20 @@ class World:
     async def start(self) -> None:
         """Topics, processes, clients."""
         for name, partitions in self.profile.topics:
-            configs = {"retention.ms": str(self.profile.retention_ms)} if self.profile.retention_ms else {}
-            await self.topics.create(name, partitions, configs)
+            await self._make_topic(name, partitions)
         for host in self.hosts.values():
             self.boot(host)
         for name, partitions in self.profile.topics:
             self._start_clients(name, partitions)
+        if self.profile.late_topic:
+            await asyncio.sleep(self.profile.seconds * self.chance.uniform(0.1, 0.5))
+            await self._make_topic("late", 1)
+            self._start_clients("late", 1)
+
+    async def _make_topic(self, name: str, partitions: int) -> None:
+        configs = {"retention.ms": str(self.profile.retention_ms)} if self.profile.retention_ms else {}
+        await self.topics.create(name, partitions, configs)
+        self.partitions[name] = partitions
 
     def _start_clients(self, topic: str, partitions: int) -> None:
         profile, chance = self.profile, self.chance
@@ -420,6 +447,9 @@ class World:
         self._beside(f"looker {topic}", Looker(self, topic, partitions).run())
         if profile.group:
             self._beside(f"group {topic}", Committer(f"{topic}-group", self, topic).run())
+
+        if profile.delete_records:
+            self._beside(f"deleter {topic}", Deleter(self, topic, partitions).run())
 
     def _beside(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self.loop.create_task(self._guard(name, work), name=name)
@@ -493,11 +523,22 @@ class World:
 
     def _kill_one(self) -> None:
         host = self._any_host()
-        if self.chance.random() < self.profile.faults.point_share:
+        how = self.chance.random()
+        if how > 1 - self.profile.faults.clean_share:
+            self._stop_cleanly(host)
+        elif how < self.profile.faults.point_share:
             points = LANDING_POINTS if host.name == "landing" else BROKER_POINTS
             host.fuse = (self.chance.choice(points), self.chance.choice((1, 1, 2, 3)))
         else:
             self.kill(host, "any time")
+
+    def _stop_cleanly(self, host: Host) -> None:
+        if host.process is None or host.process.dead or host.stop is None:
+            return
+        self.faults["clean stop"] += 1
+        self.note(f"{host.name} is asked to stop")
+        stop, host.stop, host.broker = host.stop, None, None
+        host.process.spawn("stop", stop())
 
     def _freeze_one(self) -> None:
         self.freeze(self._any_host(), self.chance.uniform(*self.profile.faults.freeze_for_s))
@@ -530,7 +571,7 @@ class World:
 
     async def roll_back(self) -> None:
         """What ``CALL rollback_to_snapshot`` does: the branch goes back; properties, tags and files stay."""
-        ident = f"lake.{self.chance.choice(self.profile.topics)[0]}"
+        ident = f"lake.{self.chance.choice(sorted(self.partitions))}"
         objects = MemoryObjects(self.bucket, self.clock)
         deps = CatalogDeps(
             objects=objects, offload=InlineOffload(), clock=self.clock, chance=random.Random(self.chance.random()), faults=FaultPoints()
@@ -599,7 +640,10 @@ class World:
 
 
 async def _first(tasks: list[asyncio.Task[Any]]) -> None:
-    """Until one of the tasks ends, which none should."""
-    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in done:
-        task.result()
+    """Until one of the tasks ends with an error, or the first of them, which a clean stop ends."""
+    running = set(tasks)
+    while tasks[0] in running:
+        done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            if not task.cancelled():
+                task.result()
