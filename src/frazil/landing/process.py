@@ -64,7 +64,6 @@ class Landing:
         """Discovers, lands, reports; returns after ``stop``, when each table had up to ``stop_ms`` for its last commit."""
         beside = [
             spawn("landing status", self._report()),
-            spawn("landing index", self._follow()),
             spawn("landing care", CareKeeper(self._settings).run(self._cared_for)),
         ]
         try:
@@ -140,15 +139,6 @@ class Landing:
                 await self._stop.wait()
         except TimeoutError:
             return
-
-    async def _follow(self) -> None:
-        """Keeps the index fresh between steps, for lag, freshness and early commits; a damaged feed shows in every table's step."""
-        while True:
-            try:
-                await self._deps.index.follow()
-            except FrazilError as error:
-                _LOG.warning("following the log: %s", error)
-            await asyncio.sleep(self._settings.backoff_max_ms / 1000)
 
     async def _report(self) -> None:
         while True:

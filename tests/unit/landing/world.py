@@ -58,6 +58,7 @@ class World:
             ),
             FlushPolicy(),
         )
+        self.followers: list[asyncio.Task[None]] = []
         self.writer = spawn("appender", self.appender.run())
 
     async def produce(self, topic: str, values: Sequence[bytes | None], *, partition: int = 0, **options: Any) -> list[int]:
@@ -109,6 +110,7 @@ class World:
         store = MemoryMetadata(self.state, self.clock)
         objects = objects or MemoryObjects(self.bucket, self.clock, mid_put=mid_put)
         index = LogIndex(store, shards=SHARDS)
+        self.followers.append(spawn("follow log", index.follow()))
         deps = LandingDeps(
             store=store,
             topics=Topics(store, self.clock, self.chance),
