@@ -8,6 +8,7 @@ import sys
 import click
 
 from frazil.assembly.settings import FrazilSettings
+from frazil.broker.handlers.table import support_page
 from frazil.cli import main as root
 from frazil.kit.settings import Sources, load
 
@@ -47,7 +48,7 @@ def commands(path: str, command: click.Command) -> list[tuple[str, click.Command
     return found
 
 
-PAGES = {"settings.md": settings_page, "cli.md": cli_page}
+PAGES = {"settings.md": settings_page, "cli.md": cli_page, "protocol-support.md": support_page}
 
 
 def write() -> int:

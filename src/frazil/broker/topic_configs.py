@@ -7,6 +7,7 @@ configs are kept but have no effect.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -154,14 +155,13 @@ def _check_number(config: TopicConfig, value: str) -> None:
     except ValueError as error:
         raise Refused(f"{config.name}={value!r} is not a number") from error
     if not config.least <= number <= config.most:
-        bounds = f"at least {config.least}" if math.isinf(config.most) else f"{config.least} to {config.most}"
+        bounds = f"at least {config.least}" if config.most >= INT_MAX else f"{config.least} to {config.most}"
         raise Refused(f"{config.name}={value}: use {bounds}")
 
 
 def _nearest(name: str) -> str:
-    words = set(name.replace("_", ".").split("."))
-    best = max(TOPIC_CONFIGS, key=lambda config: len(words & set(config.name.split("."))))
-    return f"; did you mean {best.name}?" if words & set(best.name.split(".")) else ""
+    close = difflib.get_close_matches(name, [config.name for config in TOPIC_CONFIGS], n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,7 @@
-"""Produce (key 0), versions 3-11 served, 0-2 answered with UNSUPPORTED_FOR_MESSAGE_FORMAT, advertised from 0 (KAFKA-18659).
+"""Produce (key 0), versions 0-11: takes batches for any partitions and answers when they are durable.
+
+3-11 are served; 0-2 carry message formats that are gone and are answered with UNSUPPORTED_FOR_MESSAGE_FORMAT, but are
+advertised, since old librdkafka otherwise sends gzip, snappy and lz4 data uncompressed (KAFKA-18659).
 
 Per request: topics are resolved, each partition's batches are checked (magic, size, CRC, flags), everything good goes to
 the log in one call, and the answer leaves when it is durable and has its offsets. acks 1 and -1 are alike; acks 0 takes
