@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from frazil.catalogs.history import Keep
 from frazil.catalogs.port import Catalog, CatalogDeps
 from frazil.catalogs.write import FileWriter
 from frazil.kit.errors import Refused, RetryLater
+from frazil.kit.tasks import Offload
 from frazil.landing.settings import LandingDeps, LandingSettings
 from frazil.objects.port import ObjectStore
 
@@ -64,3 +65,16 @@ async def within(call: Awaitable[T], deadline_ms: int, what: str) -> T:
             return await call
     except TimeoutError:
         raise RetryLater(f"{what} takes longer than {deadline_ms} ms") from None
+
+
+class Heavy(Offload):
+    """An offload for long work that takes at most so many of its threads at once, first come, first served."""
+
+    def __init__(self, inner: Offload, at_once: int) -> None:
+        self._inner = inner
+        self._turns = asyncio.Semaphore(at_once)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """See ``Offload.run``."""
+        async with self._turns:
+            return await self._inner.run(work)

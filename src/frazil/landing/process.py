@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from frazil.kit.errors import FrazilError, RetryLater
 from frazil.kit.tasks import spawn
 from frazil.landing.care import CareKeeper
 from frazil.landing.discover import Refusal, discover
-from frazil.landing.lake import Lake, find_lake, open_lakes, within
+from frazil.landing.lake import Heavy, Lake, find_lake, open_lakes, within
 from frazil.landing.owner import Owner
 from frazil.landing.pipeline import TablePipeline
 from frazil.landing.settings import LandingDeps, LandingSettings
@@ -35,9 +35,9 @@ class Landing:
     """Lands every table until ``stop``. ``run`` raises only for a bug in the process itself, never for one table's trouble."""
 
     def __init__(self, deps: LandingDeps, settings: LandingSettings) -> None:
-        self._deps = deps
+        self._deps = replace(deps, offload=Heavy(deps.offload, settings.heavy_max))
         self._settings = settings
-        self._lakes = open_lakes(deps, settings)
+        self._lakes = open_lakes(deps, settings)  # with the plain offload: writing files is not held up by heavy work
         self._book = StatusBook(store=deps.store, interval_ms=settings.status_interval_ms)
         self._owners: dict[str, _Running] = {}
         self._refused: dict[str, LandingStatus] = {}

@@ -52,13 +52,15 @@ class LandingSettings:
     slice_bytes_max: int = 64 * 1024 * 1024
     """Bytes read for one commit, and uncompressed value bytes held for it: bounds the memory of one table."""
     slice_rows_max: int = 2_000_000
+    heavy_max: int = 2
+    """Slices decoded or converted at once in the process; the offload's other threads stay free for input and output."""
     batch_bytes_max: int = 128 * 1024 * 1024
     """A single batch may not decompress to more."""
     progress_idle_ms: int = 60_000
     """How long progress without rows may wait for rows to travel with (R06)."""
     call_deadline_ms: int = 30_000
     """Deadline of one catalog or object call outside the committer, which has its own (F29)."""
-    read_patience_ms: int = 2_000
+    read_patience_ms: int = 5_000
     """A joint read that takes longer is split by partition, so that one slow object holds up nobody else (F30)."""
     backoff_min_ms: int = 250
     backoff_max_ms: int = 30_000

@@ -31,7 +31,14 @@ from frazil.records import build_batch, split_batches
 from frazil.records.building import BatchOptions, Record
 
 SHARDS = 4
-FAST = LandingSettings(commit_interval_ms=1_000, discover_interval_ms=200, status_interval_ms=200, backoff_min_ms=50, backoff_max_ms=2_000)
+FAST = LandingSettings(
+    commit_interval_ms=1_000,
+    discover_interval_ms=200,
+    status_interval_ms=200,
+    read_patience_ms=2_000,
+    backoff_min_ms=50,
+    backoff_max_ms=2_000,
+)
 
 
 class Killed(BaseException):
