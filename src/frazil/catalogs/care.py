@@ -14,7 +14,7 @@ from frazil.catalogs.commit import Committer
 from frazil.catalogs.condemned import KEYS_MAX, PREFIX, Condemned, read_list, write_list
 from frazil.catalogs.history import Keep, expired
 from frazil.catalogs.locations import claimed_sequence, metadata_version
-from frazil.catalogs.manifests import Entry, Manifest, ManifestSpec, encode_existing
+from frazil.catalogs.manifests import Entry, Manifest, ManifestCodec, ManifestSpec
 from frazil.catalogs.metadata_json import MAIN, current_schema, partition_spec, ref_snapshot, snapshot_by_id
 from frazil.catalogs.port import OWNS_LOCATION, LoadedTable
 from frazil.catalogs.reach import Reach
@@ -67,6 +67,7 @@ class Care:
         self._settings = settings or CareSettings()
         self._deps = committer.deps
         self._reach = Reach(self._deps.objects, committer.locations, committer.lists)
+        self._codec = ManifestCodec()
         self._ulids = UlidSource(self._deps.chance)
         self._data_swept_ms: dict[str, int] = {}
 
@@ -112,7 +113,7 @@ class Care:
         common = ManifestSpec(schema=current_schema(table.metadata), spec=spec)
         # The name claims no sequence number: until the commit it is as good as another writer's file, with the long grace.
         location = f"{table.location}/metadata/merged-{self._ulids.next(self._deps.clock.now_ms())}.avro"
-        data, line = await self._deps.offload.run(lambda: encode_existing(location, entries, common, snapshot_id=0))
+        data, line = await self._deps.offload.run(lambda: self._codec.existing(location, entries, common, snapshot_id=0))
         await put_checked(self._deps.objects, self._committer.locations.key_of(location), data)
         return [line]
 

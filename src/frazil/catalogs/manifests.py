@@ -1,32 +1,32 @@
-"""Manifests and manifest lists ⇄ bytes in memory, through pyiceberg's Avro codec.
+"""Manifests and manifest lists ⇄ bytes in memory.
 
-One Avro block per file (the library writes one per entry), sync marker derived from the name so that bytes are a function of the
-content, and ``equality_ids`` declared as list<int>: the library says list<long>, on which Java readers fail.
+Records are encoded and decoded by pyiceberg, with one correction: ``equality_ids`` is declared as list<int>, as the specification has it.
+The library says list<long>, on which Java readers fail.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, cast
 
 from pyiceberg import manifest as avro
-from pyiceberg.avro.file import AvroOutputFile
-from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.io import InputFile, InputStream
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
+from frazil.catalogs.container import RecordShape
 from frazil.catalogs.files import FORMAT_VERSION, DataFile, from_record
 from frazil.catalogs.port import JsonObject
 from frazil.kit.errors import Bug, Corrupt
 
 _EQUALITY_IDS: Final = 135
 _ADDED_SNAPSHOT_AT: Final = 6
-_CODEC: Final = "gzip"  # Iceberg's name; Avro calls it deflate
+_LINES_MAX: Final = 1024
 
 Manifest = avro.ManifestFile
 """One line of a manifest list."""
@@ -54,116 +54,138 @@ class ManifestSpec:
     """0 data, 1 deletes."""
 
 
-class _Memory(InputFile, OutputFile):
+class _Memory(InputFile):
     """A file of the library that is a buffer; all I/O is done by the caller (``ObjectStore``)."""
 
-    def __init__(self, location: str, data: bytes = b"") -> None:
+    def __init__(self, location: str, data: bytes) -> None:
         super().__init__(location)
         self._data = data
-        self._stream = _Buffer()
 
     def __len__(self) -> int:
         return len(self._data)
 
     def exists(self) -> bool:
-        return bool(self._data)
+        return True
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002, RUF100 - the library's signature
         stream: Any = io.BytesIO(self._data)
         return cast("InputStream", stream)
 
-    def to_input_file(self) -> InputFile:
-        return self
-
-    def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002, FBT001, FBT002, RUF100 - the library's signature
-        stream: Any = self._stream
-        return cast("OutputStream", stream)
-
-    def written(self) -> bytes:
-        return self._stream.getvalue()
-
-
-class _Buffer(io.BytesIO):
-    """Keeps its bytes when the library closes it."""
-
-    def close(self) -> None:
-        """The owner still reads the bytes."""
-
 
 # --- manifests ---------------------------------------------------------------------------------------------------------
 
 
-def encode_added(location: str, files: Sequence[DataFile], common: ManifestSpec, *, snapshot_id: int) -> tuple[bytes, Manifest]:
-    """A manifest of files that this very snapshot adds; their sequence numbers are inherited at commit."""
-    entries = [
-        avro.ManifestEntry.from_args(
-            status=avro.ManifestEntryStatus.ADDED,
-            snapshot_id=snapshot_id,
-            sequence_number=None,
-            file_sequence_number=None,
-            data_file=file.to_record(),
+class ManifestCodec:
+    """Encodes manifests and manifest lists. Keeps what it built: encoders per partition type, and the lines of recent lists."""
+
+    def __init__(self) -> None:
+        self._list_shape = RecordShape(avro.MANIFEST_LIST_FILE_SCHEMAS[FORMAT_VERSION], "manifest_file")
+        self._entry_shapes: dict[str, RecordShape] = {}
+        self._lines: OrderedDict[tuple[str, int | None, int], bytes] = OrderedDict()
+
+    def added(self, location: str, files: Sequence[DataFile], common: ManifestSpec, *, snapshot_id: int) -> tuple[bytes, Manifest]:
+        """A manifest of files that this very snapshot adds; their sequence numbers are inherited at commit."""
+        entries = [
+            avro.ManifestEntry.from_args(
+                status=avro.ManifestEntryStatus.ADDED,
+                snapshot_id=snapshot_id,
+                sequence_number=None,
+                file_sequence_number=None,
+                data_file=file.to_record(),
+            )
+            for file in files
+        ]
+        return self._manifest(location, entries, common, snapshot_id=snapshot_id, min_sequence=avro.UNASSIGNED_SEQ)
+
+    def existing(self, location: str, entries: Sequence[Entry], common: ManifestSpec, *, snapshot_id: int) -> tuple[bytes, Manifest]:
+        """A rewritten manifest: live files keep the snapshot and sequence numbers they came with (F51)."""
+        records = [
+            avro.ManifestEntry.from_args(
+                status=avro.ManifestEntryStatus.EXISTING,
+                snapshot_id=entry.snapshot_id,
+                sequence_number=entry.sequence_number,
+                file_sequence_number=entry.file_sequence_number,
+                data_file=entry.file.to_record(),
+            )
+            for entry in entries
+        ]
+        min_sequence = min(entry.sequence_number for entry in entries)
+        return self._manifest(location, records, common, snapshot_id=snapshot_id, min_sequence=min_sequence)
+
+    def manifest_list(self, location: str, lines: Sequence[Manifest], *, snapshot_id: int, parent_id: int | None, sequence: int) -> bytes:
+        """The manifest list of one snapshot. ``lines`` already have their sequence numbers (``assign_sequence``)."""
+        meta = {
+            "snapshot-id": str(snapshot_id),
+            "parent-snapshot-id": "null" if parent_id is None else str(parent_id),
+            "sequence-number": str(sequence),
+            "format-version": str(FORMAT_VERSION),
+        }
+        return self._list_shape.container(location, meta, [self._line(line) for line in lines])
+
+    def _line(self, line: Manifest) -> bytes:
+        key = (line.manifest_path, line.added_snapshot_id, line.sequence_number)
+        found = self._lines.get(key)
+        if found is None:
+            found = self._lines[key] = self._list_shape.encode(line)
+            if len(self._lines) > _LINES_MAX:
+                self._lines.popitem(last=False)
+        return found
+
+    def _manifest(
+        self, location: str, entries: Sequence[avro.ManifestEntry], common: ManifestSpec, *, snapshot_id: int, min_sequence: int
+    ) -> tuple[bytes, Manifest]:
+        if not entries:
+            raise Bug("an empty manifest is never written")
+        fields = json.dumps(common.spec["fields"], separators=(",", ":"))
+        meta = {
+            "schema": json.dumps(common.schema, separators=(",", ":")),
+            "partition-spec": fields,
+            "partition-spec-id": str(common.spec["spec-id"]),
+            "format-version": str(FORMAT_VERSION),
+            "content": "deletes" if common.content else "data",
+        }
+        shape = self._entry_shape(fields, common)
+        data = shape.container(location, meta, [shape.encode(entry) for entry in entries])
+        added = [entry for entry in entries if entry.status == avro.ManifestEntryStatus.ADDED]
+        existing = [entry for entry in entries if entry.status == avro.ManifestEntryStatus.EXISTING]
+        line = Manifest.from_args(
+            _table_format_version=FORMAT_VERSION,
+            manifest_path=location,
+            manifest_length=len(data),
+            partition_spec_id=common.spec["spec-id"],
+            content=avro.ManifestContent(common.content),
+            sequence_number=avro.UNASSIGNED_SEQ,
+            min_sequence_number=min_sequence,
+            added_snapshot_id=snapshot_id,
+            added_files_count=len(added),
+            existing_files_count=len(existing),
+            deleted_files_count=0,
+            added_rows_count=sum(entry.data_file.record_count for entry in added),
+            existing_rows_count=sum(entry.data_file.record_count for entry in existing),
+            deleted_rows_count=0,
+            partitions=_partition_summaries(common, entries),
+            key_metadata=None,
         )
-        for file in files
-    ]
-    return _encode(location, entries, common, snapshot_id=snapshot_id, min_sequence=avro.UNASSIGNED_SEQ)
+        return data, line
+
+    def _entry_shape(self, fields: str, common: ManifestSpec) -> RecordShape:
+        partition = StructType() if not common.spec["fields"] else _partition_type(common)
+        key = f"{fields} {partition}"
+        if key not in self._entry_shapes:
+            schema = avro.manifest_entry_schema_with_data_file(FORMAT_VERSION, _data_file_type(partition))
+            self._entry_shapes[key] = RecordShape(schema, "manifest_entry")
+        return self._entry_shapes[key]
 
 
-def encode_existing(location: str, entries: Sequence[Entry], common: ManifestSpec, *, snapshot_id: int) -> tuple[bytes, Manifest]:
-    """A rewritten manifest: live files keep the snapshot and sequence numbers they came with (F51)."""
-    records = [
-        avro.ManifestEntry.from_args(
-            status=avro.ManifestEntryStatus.EXISTING,
-            snapshot_id=entry.snapshot_id,
-            sequence_number=entry.sequence_number,
-            file_sequence_number=entry.file_sequence_number,
-            data_file=entry.file.to_record(),
-        )
-        for entry in entries
-    ]
-    min_sequence = min(entry.sequence_number for entry in entries)
-    return _encode(location, records, common, snapshot_id=snapshot_id, min_sequence=min_sequence)
+def _partition_type(common: ManifestSpec) -> StructType:
+    return PartitionSpec.model_validate(common.spec).partition_type(Schema.model_validate(common.schema))
 
 
-def _encode(
-    location: str, entries: Sequence[avro.ManifestEntry], common: ManifestSpec, *, snapshot_id: int, min_sequence: int
-) -> tuple[bytes, Manifest]:
-    if not entries:
-        raise Bug("an empty manifest is never written")
-    schema = Schema.model_validate(common.schema)
-    spec = PartitionSpec.model_validate(common.spec)
-    file = _Memory(location)
-    meta = {
-        "schema": json.dumps(common.schema, separators=(",", ":")),
-        "partition-spec": json.dumps(common.spec["fields"], separators=(",", ":")),
-        "partition-spec-id": str(spec.spec_id),
-        "format-version": str(FORMAT_VERSION),
-        "content": "deletes" if common.content else "data",
-        "avro.codec": _CODEC,
-    }
-    entry_schema = avro.manifest_entry_schema_with_data_file(FORMAT_VERSION, _data_file_type(spec.partition_type(schema)))
-    _write_block(AvroOutputFile[avro.ManifestEntry](file, entry_schema, "manifest_entry", metadata=meta), location, entries)
-    added = [entry for entry in entries if entry.status == avro.ManifestEntryStatus.ADDED]
-    existing = [entry for entry in entries if entry.status == avro.ManifestEntryStatus.EXISTING]
-    data = file.written()
-    line = Manifest.from_args(
-        _table_format_version=FORMAT_VERSION,
-        manifest_path=location,
-        manifest_length=len(data),
-        partition_spec_id=spec.spec_id,
-        content=avro.ManifestContent(common.content),
-        sequence_number=avro.UNASSIGNED_SEQ,
-        min_sequence_number=min_sequence,
-        added_snapshot_id=snapshot_id,
-        added_files_count=len(added),
-        existing_files_count=len(existing),
-        deleted_files_count=0,
-        added_rows_count=sum(entry.data_file.record_count for entry in added),
-        existing_rows_count=sum(entry.data_file.record_count for entry in existing),
-        deleted_rows_count=0,
-        partitions=avro.construct_partition_summaries(spec, schema, [entry.data_file.partition for entry in entries]),
-        key_metadata=None,
-    )
-    return data, line
+def _partition_summaries(common: ManifestSpec, entries: Sequence[avro.ManifestEntry]) -> list[avro.PartitionFieldSummary]:
+    if not common.spec["fields"]:
+        return []
+    spec, schema = PartitionSpec.model_validate(common.spec), Schema.model_validate(common.schema)
+    return avro.construct_partition_summaries(spec, schema, [entry.data_file.partition for entry in entries])
 
 
 def _data_file_type(partition: StructType) -> StructType:
@@ -215,21 +237,6 @@ def _unexpected(location: str) -> NoReturn:
 # --- manifest lists ----------------------------------------------------------------------------------------------------
 
 
-def encode_manifest_list(location: str, lines: Sequence[Manifest], *, snapshot_id: int, parent_id: int | None, sequence: int) -> bytes:
-    """The manifest list of one snapshot. ``lines`` already have their sequence numbers (``assign_sequence``)."""
-    file = _Memory(location)
-    meta = {
-        "snapshot-id": str(snapshot_id),
-        "parent-snapshot-id": "null" if parent_id is None else str(parent_id),
-        "sequence-number": str(sequence),
-        "format-version": str(FORMAT_VERSION),
-        "avro.codec": _CODEC,
-    }
-    schema = avro.MANIFEST_LIST_FILE_SCHEMAS[FORMAT_VERSION]
-    _write_block(AvroOutputFile[Manifest](file, schema, "manifest_file", metadata=meta), location, lines)
-    return file.written()
-
-
 def assign_sequence(line: Manifest, sequence: int) -> Manifest:
     """A new manifest's line with the sequence number of the snapshot that adds it."""
     if line.sequence_number == avro.UNASSIGNED_SEQ:
@@ -256,9 +263,3 @@ def decode_manifest_list(data: bytes, location: str) -> tuple[Manifest, ...]:
 
 def _lines(file: InputFile) -> Iterator[Manifest]:
     yield from avro.read_manifest_list(file)
-
-
-def _write_block(output: AvroOutputFile[Manifest] | AvroOutputFile[avro.ManifestEntry], location: str, records: Sequence[object]) -> None:
-    output.sync_bytes = hashlib.sha256(location.encode()).digest()[:16]
-    with output:
-        output.write_block(list(records))  # type: ignore[arg-type]  # records are of the file's own kind

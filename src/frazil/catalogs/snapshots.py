@@ -18,10 +18,9 @@ from frazil.catalogs.lists import ManifestLists
 from frazil.catalogs.locations import Locations, commit_id
 from frazil.catalogs.manifests import (
     Manifest,
+    ManifestCodec,
     ManifestSpec,
     assign_sequence,
-    encode_added,
-    encode_manifest_list,
     in_snapshot,
 )
 from frazil.catalogs.metadata_json import MAIN, current_schema, partition_spec, ref_snapshot, snapshot_by_id
@@ -101,6 +100,7 @@ class Snapshots:
         self._deps = deps
         self._lists = lists
         self._locations = locations
+        self._codec = ManifestCodec()
         self._ulids = UlidSource(deps.chance)
 
     async def prepare(self, base: LoadedTable, progress: Progress, draft: Draft) -> Prepared:
@@ -115,7 +115,9 @@ class Snapshots:
         lines = await self._manifests(base, identity, draft)
         list_location = f"{base.location}/metadata/snap-{identity.snapshot_id}-{identity.commit_id}.avro"
         parent_id = None if identity.parent is None else int(identity.parent["snapshot-id"])
-        data = encode_manifest_list(list_location, lines, snapshot_id=identity.snapshot_id, parent_id=parent_id, sequence=identity.sequence)
+        data = self._codec.manifest_list(
+            list_location, lines, snapshot_id=identity.snapshot_id, parent_id=parent_id, sequence=identity.sequence
+        )
         await put_checked(self._deps.objects, self._locations.key_of(list_location), data)
         self._lists.remember(list_location, lines)
         value = encode_value(identity.snapshot_id, identity.sequence, reached, stored)
@@ -161,7 +163,7 @@ class Snapshots:
         for spec_id, files in sorted(groups.items()):
             common = ManifestSpec(schema=schema, spec=partition_spec(base.metadata, spec_id))
             location = f"{base.location}/metadata/{identity.commit_id}-m{len(fresh)}.avro"
-            data, line = encode_added(location, files, common, snapshot_id=identity.snapshot_id)
+            data, line = self._codec.added(location, files, common, snapshot_id=identity.snapshot_id)
             await put_checked(self._deps.objects, self._locations.key_of(location), data)
             fresh.append(assign_sequence(line, identity.sequence))
         fresh += [assign_sequence(in_snapshot(line, identity.snapshot_id), identity.sequence) for line in draft.rewritten]

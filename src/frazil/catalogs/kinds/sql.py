@@ -1,11 +1,13 @@
 """The embedded catalog: one SQLite file in the layout of PyIceberg's SqlCatalog (and of Iceberg's JDBC catalog), so that those open it too.
 
-A connection per call, in the offload: a commit is dominated by its fsyncs, and no connection is ever shared between threads.
+A connection per call, in the offload: no connection is ever shared between threads. One more is only kept open, because SQLite folds its
+write-ahead log back into the file, with two more fsyncs, whenever the last connection closes.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -48,6 +50,9 @@ class SqlitePointers(Pointers):
             with closing(self._connect()) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.executescript(_LAYOUT)
+            idle = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            idle.execute("SELECT count(*) FROM iceberg_tables").fetchone()  # opens the log
+            weakref.finalize(self, idle.close)
         except (OSError, sqlite3.Error) as error:
             raise Refused(f"catalog file {self._path}: {error}") from error
 
