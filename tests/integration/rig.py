@@ -19,6 +19,8 @@ from frazil.log.append import AppendDeps, Appender, FlushPolicy
 from frazil.log.cache import BlockCache
 from frazil.log.index import LogIndex
 from frazil.log.read import LogReader
+from frazil.log.retain import Retainer
+from frazil.log.upkeep import UpkeepDeps, UpkeepPolicy
 from frazil.metadata.port import MetadataStore
 from frazil.metadata.stores.memory import MemoryMetadata, MemoryState
 from frazil.metadata.topics import Topics
@@ -62,6 +64,9 @@ def make(world: World, settings: BrokerSettings, *, clock: Clock | None = None) 
     appender = Appender(deps, FlushPolicy())
     reader = LogReader(objects, index, cache, offload=InlineOffload())
     topics = Topics(store, clock, chance)
+    upkeep = UpkeepDeps(
+        store=store, objects=objects, index=index, topics=topics, clock=clock, chance=chance, offload=InlineOffload(), cache=cache
+    )
     broker = Broker(
         settings,
         BrokerDeps(
@@ -73,14 +78,10 @@ def make(world: World, settings: BrokerSettings, *, clock: Clock | None = None) 
             index=index,
             appender=appender,
             reader=reader,
-            delete_records=_no_delete_records,
+            delete_records=Retainer(upkeep, UpkeepPolicy()).delete_records,
         ),
     )
     return Parts(broker=broker, appender=appender, index=index, store=store, objects=objects, faults=faults)
-
-
-async def _no_delete_records(key: PartitionKey, before: int) -> int:
-    raise Refused(f"{key}: no retainer here")
 
 
 def settings_of(node_id: int = 0, **changes: object) -> BrokerSettings:

@@ -24,7 +24,7 @@ from frazil.metadata.topics import Topics
 from frazil.wire.messages.api_versions import ApiVersion
 
 DeleteRecords = Callable[[PartitionKey, int], Awaitable[int]]
-"""Drops records below an offset and gives the new log start offset."""
+"""Drops records below an offset (-1: all) and gives the new log start offset. Raises OffsetOutOfRange, RetryLater."""
 
 _PRODUCER_IDS_PER_BLOCK = 1_000
 

@@ -12,6 +12,7 @@ from tests.unit.broker.harness import Stage, batch, play, produce_request, stage
 from frazil.records import Codec, split_batches
 from frazil.records.building import BatchOptions
 from frazil.wire.errors import ErrorCode
+from frazil.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from frazil.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from frazil.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from frazil.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
@@ -362,5 +363,29 @@ def test_read_committed_gets_an_empty_list_of_aborted_transactions() -> None:
         await on.client.produce("t", batch(1))
         found = await fetch(on, 0, isolation_level=1)
         assert list(found.aborted_transactions) == []  # type: ignore[attr-defined]
+
+    play(scene)
+
+
+def test_deleted_records_are_gone_and_the_rest_stays_kip107() -> None:
+    async def scene(on: Stage) -> None:
+        await on.topic()
+        await on.client.produce("t", batch(10))
+        await on.client.produce("t", batch(10))
+
+        async def delete(before: int, *, partition: int = 0) -> tuple[int, int]:
+            parts = [DeleteRecordsPartition(partition_index=partition, offset=before)]
+            asked = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=parts)])
+            found = (await on.client.call(ApiKey.DELETE_RECORDS, 2, asked)).topics[0].partitions[0]
+            return found.error_code, found.low_watermark
+
+        assert await delete(10) == (0, 10)
+        assert (await fetch(on, 9)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE  # type: ignore[attr-defined]
+        assert (await fetch(on, 10)).records  # type: ignore[attr-defined]
+        assert await list_offset(on, -2) == (0, 10, -1)
+        assert await delete(21) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+        assert await delete(0, partition=7) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        assert await delete(-1) == (0, 20)
+        assert await list_offset(on, -2) == await list_offset(on, -1) == (0, 20, -1)
 
     play(scene)

@@ -10,6 +10,7 @@ from frazil.broker.registry import Call, handles
 from frazil.broker.services import Services
 from frazil.kit.errors import FrazilError
 from frazil.kit.names import PartitionId, PartitionKey
+from frazil.log.refs import OffsetOutOfRange
 from frazil.metadata.topics import TopicRecord
 from frazil.wire.errors import ErrorCode
 from frazil.wire.messages.delete_records import (
@@ -27,7 +28,6 @@ async def delete_records(call: Call[DeleteRecordsRequest]) -> DeleteRecordsRespo
     """One answer per partition."""
     services = call.services
     found = await services.topics.find_all([topic.name for topic in call.message.topics])
-    await services.index.refresh()
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
@@ -45,12 +45,10 @@ async def _delete(services: Services, record: TopicRecord | None, asked: DeleteR
     if record is None or not 0 <= asked.partition_index < record.partitions:
         return failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     key = PartitionKey(record.topic_id, PartitionId(asked.partition_index))
-    bounds = services.index.bounds(key)
-    before = bounds.end if asked.offset == -1 else asked.offset
-    if not 0 <= before <= bounds.end:
-        return failed(ErrorCode.OFFSET_OUT_OF_RANGE)
     try:
-        start = await services.delete_records(key, before)
+        start = await services.delete_records(key, asked.offset)
+    except OffsetOutOfRange:
+        return failed(ErrorCode.OFFSET_OUT_OF_RANGE)
     except FrazilError as error:
         return failed(code_of(error))
     return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=start)
