@@ -28,7 +28,7 @@ async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
         landing = Landing(_deps(stores, index), landing_settings(settings))
         tasks = {spawn("landing", landing.run()), spawn("follow log", index.follow())}
         waiting = spawn("wait for stop", stop.wait())
-        _LOG.info("landing from cluster %s", stores.instance.cluster_id)
+        _LOG.info("landing from cluster %s; values are decoded in Python (this version has no native kernel)", stores.instance.cluster_id)
         await first_of(waiting, tasks)
         landing.stop()
         await finish(tasks, keep_name="landing")
