@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from frazil.kit.names import PartitionKey
+from frazil.landing.decode import BadPartition
 from frazil.landing.ledger import Ledger
 from frazil.landing.plan import PartitionState
 from frazil.log.index import LogIndex
@@ -50,6 +51,17 @@ def waiting_bytes(states: Iterable[PartitionState], ledger: Ledger, index: LogIn
             if total >= enough:
                 break
     return total
+
+
+def holes(states: Iterable[PartitionState], index: LogIndex) -> tuple[BadPartition, ...]:
+    """Partitions whose log has a hole: they look landed to the end, and are not."""
+    found = []
+    for state in states:
+        log = index.state.find(state.key)
+        if log is not None and log.gap is not None:
+            why = f"offsets {log.gap[0]}-{log.gap[1] - 1} of the log have no run in metadata"
+            found.append(BadPartition(key=state.key, topic=state.topic, stage="read", why=why))
+    return tuple(found)
 
 
 def _starts(states: Iterable[PartitionState], ledger: Ledger, index: LogIndex) -> Iterable[tuple[PartitionKey, int]]:

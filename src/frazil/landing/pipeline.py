@@ -6,7 +6,6 @@ simply done again, and one that was is not seen again (docs/landing-path.md). On
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from frazil.catalogs.commit import Lost
@@ -18,7 +17,7 @@ from frazil.landing.convert import convert
 from frazil.landing.deadletter import Burial, Graveyard
 from frazil.landing.decode import Decoded, decode_slices
 from frazil.landing.discover import dead_table
-from frazil.landing.gauges import waiting, waiting_bytes
+from frazil.landing.gauges import holes, waiting, waiting_bytes
 from frazil.landing.lake import Lake, within
 from frazil.landing.ledger import Ledger
 from frazil.landing.limits import Appetite
@@ -57,6 +56,7 @@ class TablePipeline:
         plan = plan_slice(states, self._appetite.budget, after=self._appetite.last_key)
         self.board.see_lag(plan.lag_records, self._deps.clock.monotonic_ms())
         if not (plan.wants or plan.losses or self._held_is_due()):
+            self.board.bad_partitions = holes(states, self._deps.index)
             return False
 
         self._enter("read")
@@ -66,7 +66,7 @@ class TablePipeline:
         limits = self._appetite.limits()
         decoded = await self._deps.offload.run(lambda: decode_slices(read.reads, limits))
         self._appetite.learn(decoded)
-        self.board.bad_partitions = read.bad_partitions + decoded.bad_partitions
+        self.board.bad_partitions = read.bad_partitions + decoded.bad_partitions + holes(states, self._deps.index)
         if self._worth_a_commit(decoded, plan, table):
             if not await self._land(table, decoded, plan.losses):
                 return True  # somebody else moved the table's progress: plan again from where it is now
@@ -128,8 +128,9 @@ class TablePipeline:
         """Topics, log bounds, and the table with its own progress. An idle table is not loaded at every interval."""
         self._enter("discover")
         deadline_ms = self._settings.call_deadline_ms
-        await within(asyncio.gather(self._deps.topics.refresh(), self._deps.index.refresh()), deadline_ms, "reading metadata")
+        await within(self._deps.index.refresh(), deadline_ms, "reading metadata")  # topics are kept fresh by the process
         topics = [record for name in self._spec.topics if (record := self._deps.topics.get(name)) is not None]
+        self.board.absent = tuple(sorted(set(self._spec.topics) - {topic.name for topic in topics}))
         states = self._states = self.ledger.states(topics, self._deps.index)
         now_ms = self._deps.clock.monotonic_ms()
         idle = not any(state.lag for state in states) and not find_losses(states)

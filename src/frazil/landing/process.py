@@ -18,7 +18,7 @@ from frazil.landing.settings import LandingDeps, LandingSettings
 from frazil.landing.status import REASON_CHARACTERS_MAX, StatusBook, status_of
 from frazil.landing.target import check_options
 from frazil.log.pins import drop_pin
-from frazil.metadata.landings import LandingSpec, LandingStatus, list_landings
+from frazil.metadata.landings import LandingSpec, LandingStatus, delete_status, list_landings
 
 _LOG = logging.getLogger("frazil.landing")
 
@@ -92,17 +92,20 @@ class Landing:
         await self._end_owners([self._owners.pop(table) for table in outdated])
         for table in outdated:
             if table not in wanted:
-                await self._unpin(table)
+                await self._forget(table)
         for table, spec in wanted.items():
             if table not in self._owners:
                 self._start(spec)
 
-    async def _unpin(self, table: str) -> None:
-        """A table that is not landed any more needs nothing of the log; a pin left behind ends by its age (R18)."""
+    async def _forget(self, table: str) -> None:
+        """A table that is not landed any more needs nothing of the log (R18) and has no status. What fails here ends by its age."""
+        self._book.forget(table)
+        deadline_ms = self._settings.call_deadline_ms
         try:
-            await within(drop_pin(self._deps.store, table), self._settings.call_deadline_ms, "dropping a pin")
+            await within(drop_pin(self._deps.store, table), deadline_ms, "dropping a pin")
+            await within(delete_status(self._deps.store, table), deadline_ms, "deleting a status")
         except RetryLater as error:
-            _LOG.warning("pin of %s: %s", table, error)
+            _LOG.warning("forgetting %s: %s", table, error)
 
     def _start(self, spec: LandingSpec) -> None:
         try:

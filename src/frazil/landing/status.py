@@ -21,6 +21,8 @@ from frazil.metadata.port import MetadataStore
 
 REASON_CHARACTERS_MAX = 500
 LOSSES_MAX = 5
+OVERDUE_MIN_MS = 4_000
+"""A full slice takes a few seconds to convert; a table with a one-second interval is not stalled for that."""
 _REFRESH_INTERVALS = 5
 
 
@@ -31,6 +33,8 @@ class Board:
     table: str
     interval_ms: int
     topics: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    """Topics of the spec that do not exist."""
     stage: str = "discover"
     stage_since_ms: float = 0.0
     error: str = ""
@@ -86,7 +90,8 @@ class Board:
 
     def overdue(self, now_ms: float) -> bool:
         """Records have waited for two intervals with no commit."""
-        return self.waiting_since_ms is not None and now_ms - self.waiting_since_ms > 2 * self.interval_ms
+        patience_ms = max(2 * self.interval_ms, OVERDUE_MIN_MS)
+        return self.waiting_since_ms is not None and now_ms - self.waiting_since_ms > patience_ms
 
 
 def status_of(board: Board, *, now_ms: int, monotonic_ms: float, trouble: str | None) -> LandingStatus:
@@ -128,7 +133,8 @@ def _verdict(board: Board, monotonic_ms: float, trouble: str | None) -> tuple[st
         return "stalled", "commit", trouble[:REASON_CHARACTERS_MAX]
     if board.overdue(monotonic_ms):
         return "stalled", board.stage, f"records wait, nothing was committed for two intervals, stage {board.stage} is not done"
-    note = "; ".join(board.losses)[:REASON_CHARACTERS_MAX]
+    absent = [f"no topic {name}" for name in board.absent]
+    note = "; ".join([*absent, *board.losses])[:REASON_CHARACTERS_MAX]
     return ("idle" if board.lag_records == 0 else "running"), "", note
 
 
@@ -148,6 +154,10 @@ class StatusBook:
                 continue
             await put_status(self.store, status)
             self.written[status.table] = status
+
+    def forget(self, table: str) -> None:
+        """The table is not landed any more."""
+        self.written.pop(table, None)
 
     def _worth(self, last: LandingStatus, status: LandingStatus) -> bool:
         if (last.state, last.stage, last.reason, last.topic, last.partition) != (

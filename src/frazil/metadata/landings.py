@@ -179,6 +179,12 @@ async def put_status(store: MetadataStore, status: LandingStatus) -> None:
     await _put(store, STATUS_PREFIX + status.table, status.encode())
 
 
+async def delete_status(store: MetadataStore, table: str) -> None:
+    """Removes the status of a landing that is no more; no error when there is none. Raises RetryLater."""
+    key = STATUS_PREFIX + table
+    await settle(store, (key,), lambda entries: [Write(key=key, value=None)] if entries[key].version else [])
+
+
 async def list_statuses(store: MetadataStore) -> tuple[LandingStatus, ...]:
     """The status of every landing that has one, by table. Raises RetryLater."""
     found = await store.range(STATUS_PREFIX, prefix_end(STATUS_PREFIX))

@@ -138,7 +138,7 @@ def test_f14_a_late_commit_that_lands_after_the_successor_looked() -> None:
     play(story)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_f13_two_landing_processes_at_once_do_no_harm(seed: int) -> None:
     async def story(world: World) -> None:
         produced: set[tuple[int, int]] = set()
@@ -257,7 +257,7 @@ def test_f29_f23_a_catalog_that_hangs_is_loud_within_two_intervals_and_lives_aft
         catalog = world.faulty_catalog(FaultPlan(script=("C-hang",) * 3))
         landing = world.landing(catalogs={"default": catalog})
         task = spawn("landing", landing.run())
-        await asyncio.sleep(4)
+        await asyncio.sleep(5.5)
         status = await world.status(TABLE)
         assert (status.state, status.stage, status.behind_records) == ("stalled", "commit", 1)
         await asyncio.sleep(300)

@@ -439,6 +439,43 @@ def test_a_paused_table_does_nothing_and_says_so_and_a_changed_spec_is_taken_up(
     play(story)
 
 
+def test_a_topic_that_does_not_exist_yet_is_named_and_lands_once_it_does() -> None:
+    async def story(world: World) -> None:
+        await put_landing(world.store, LandingSpec(table="x.t", topics=("later",)))
+        landing = world.landing()
+        task = spawn("landing", landing.run())
+        await asyncio.sleep(2)
+        status = await world.status("x.t")
+        assert (status.state, status.reason) == ("idle", "no topic later")
+        await world.topics.create("later", 1)
+        await world.produce("later", [js(a=1)])
+        await asyncio.sleep(4)
+        assert len(await world.rows("x.t")) == 1
+        landing.stop()
+        await task
+
+    play(story)
+
+
+def test_a_deleted_topic_ends_its_automatic_landing_its_pin_and_its_status_and_keeps_the_table() -> None:
+    async def story(world: World) -> None:
+        await world.topics.create("t", 1)
+        await world.produce("t", [js(a=1)])
+        landing = world.landing()
+        task = spawn("landing", landing.run())
+        await asyncio.sleep(3)
+        assert set(await read_pins(world.store)) == {TABLE}
+        await world.topics.delete("t")
+        await asyncio.sleep(3)
+        assert await read_pins(world.store) == {}
+        assert await list_statuses(world.store) == ()
+        assert len(await world.rows(TABLE)) == 1
+        landing.stop()
+        await task
+
+    play(story)
+
+
 def test_a_clean_stop_lands_what_waits() -> None:
     async def story(world: World) -> None:
         await world.topics.create("t", 1)

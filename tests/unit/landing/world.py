@@ -98,8 +98,8 @@ class World:
     def _catalog_deps(self, faults: FaultPoints, objects: Any) -> CatalogDeps:
         return CatalogDeps(objects=objects, offload=InlineOffload(), clock=self.clock, chance=self.chance, faults=faults)
 
-    def faulty_catalog(self, plan: FaultPlan) -> FaultyCatalog:
-        return FaultyCatalog(self.catalog(), self.chance, plan)
+    def faulty_catalog(self, plan: FaultPlan, faults: FaultPoints | None = None) -> FaultyCatalog:
+        return FaultyCatalog(self.catalog(faults), self.chance, plan)
 
     def landing(
         self,
