@@ -17,7 +17,7 @@ import confluent_kafka
 from tests.faults import readers
 
 TOPIC = "orders"
-TABLE = f"default.{TOPIC}"
+TABLE = f"lake.{TOPIC}"
 PARTITIONS = 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from frazil.assembly.log_lines import set_up_logging
@@ -9,14 +10,17 @@ from frazil.assembly.running import finish, first_of
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stopping import stop_requested
 from frazil.assembly.stores import Stores, open_stores
+from frazil.kit.errors import RetryLater
 from frazil.kit.tasks import spawn
 from frazil.landing import AutoLanding, Landing, LandingDeps, LandingSettings
 from frazil.log.cache import BlockCache
 from frazil.log.index import LogIndex
 from frazil.log.read import LogReader, ReadLimits
+from frazil.metadata.heartbeats import beat
 from frazil.metadata.topics import Topics
 
 _LOG = logging.getLogger("frazil.land")
+_HEARTBEAT_S = 2.0
 _CACHE_BYTES = 64 * 1024 * 1024
 
 
@@ -26,12 +30,25 @@ async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
     async with stop_requested(supervised=supervised) as stop, open_stores(settings) as stores:
         index = LogIndex(stores.metadata, shards=stores.instance.shards)
         landing = Landing(_deps(stores, index), landing_settings(settings))
-        tasks = {spawn("landing", landing.run()), spawn("follow log", index.follow())}
+        tasks = {
+            spawn("landing", landing.run()),
+            spawn("follow log", index.follow()),
+            spawn("heartbeat", _beat(stores)),
+        }
         waiting = spawn("wait for stop", stop.wait())
         _LOG.info("landing from cluster %s; values are decoded in Python (this version has no native kernel)", stores.instance.cluster_id)
         await first_of(waiting, tasks)
         landing.stop()
         await finish(tasks, keep_name="landing")
+
+
+async def _beat(stores: Stores) -> None:
+    while True:
+        try:
+            await beat(stores.metadata, "landing", now_ms=stores.clock.now_ms())
+        except RetryLater as error:
+            _LOG.warning("no sign of life could be left: %s", error)
+        await asyncio.sleep(_HEARTBEAT_S)
 
 
 def landing_settings(settings: FrazilSettings) -> LandingSettings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from frazil.admin.port import NewTable, SnapshotRow, SqlAnswer, TableAdmin, TableDetail, TableRow
 from frazil.assembly.settings import FrazilSettings
@@ -12,6 +13,8 @@ from frazil.catalogs.progress import read_progress
 from frazil.catalogs.schema import arrow_schema
 from frazil.kit.errors import Missing, Refused
 from frazil.kit.plugins import load_backend
+from frazil.landing.discover import auto_table
+from frazil.metadata.heartbeats import last_beat_ms
 from frazil.metadata.landedtables import forget_table
 from frazil.metadata.landings import (
     LandingSpec,
@@ -22,58 +25,40 @@ from frazil.metadata.landings import (
     list_statuses,
     put_landing,
 )
+from frazil.metadata.topics import Topics
 from frazil.query import Platform, TableSource, ask
 from frazil.schemas import parse_columns
 from frazil.schemas.ddl import describe
 
-_STALE_INTERVALS = 2
-_STALE_FLOOR_MS = 10_000
+_SILENT_MS = 10_000
 
 
 @asynccontextmanager
 async def open_tables(settings: FrazilSettings) -> AsyncIterator[TableAdmin]:
     """Verbs over the stores of ``settings``. Raises Refused when there is no data directory."""
     async with open_stores(settings, create=False) as stores:
-        yield TableVerbs(stores)
+        yield TableVerbs(stores, namespace=settings.landing.namespace)
 
 
 class TableVerbs:
     """``admin.port.TableAdmin`` over open stores."""
 
-    def __init__(self, stores: Stores) -> None:
+    def __init__(self, stores: Stores, *, namespace: str) -> None:
         self._stores = stores
+        self._namespace = namespace
 
     async def status(self) -> tuple[TableRow, ...]:
-        """Specs and statuses joined. A status that landing no longer renews says so: a dead process must not look well."""
+        """Specs, statuses and the sign of life of landing, joined: a dead process must not look well by its last words."""
         store = self._stores.metadata
-        specs = {spec.table: spec for spec in await list_landings(store)}
+        specs = {spec.table: spec.topics for spec in await list_landings(store)}
         statuses = {status.table: status for status in await list_statuses(store)}
-        return tuple(self._row(table, specs.get(table), statuses.get(table)) for table in sorted({*specs, *statuses}))
-
-    def _row(self, table: str, spec: LandingSpec | None, status: LandingStatus | None) -> TableRow:
-        topics = ", ".join(spec.topics) if spec else status.topic if status else ""
-        if status is None:
-            return TableRow(
-                table=table,
-                topics=topics,
-                state="waiting",
-                freshness_ms=None,
-                lag_records=None,
-                stage="discover",
-                reason="no landing process has taken it up yet; is `frazil land` running?",
-            )
-        age_ms = self._stores.clock.now_ms() - status.updated_ms
-        interval_ms = spec.commit_interval_ms if spec else 0
-        silent = age_ms > max(_STALE_FLOOR_MS, _STALE_INTERVALS * interval_ms)
-        where = f"{status.topic}/{status.partition}: " if status.partition >= 0 and status.reason else ""
-        return TableRow(
-            table=table,
-            topics=topics,
-            state="silent" if silent else status.state,
-            freshness_ms=status.freshness_ms,
-            lag_records=status.behind_records,
-            stage=status.stage,
-            reason=f"no word from landing for {age_ms // 1000} s; is `frazil land` running?" if silent else where + status.reason,
+        topics = Topics(store, self._stores.clock, self._stores.chance)
+        await topics.refresh()
+        automatic = {auto_table(self._namespace, topic.name): (topic.name,) for topic in topics.all()}
+        at_ms = await last_beat_ms(store, "landing")
+        silent_ms = None if at_ms is None else self._stores.clock.now_ms() - at_ms
+        return tuple(
+            _row(table, specs.get(table, automatic.get(table, ())), statuses.get(table), silent_ms) for table in sorted({*specs, *statuses})
         )
 
     async def describe(self, table: str) -> TableDetail:
@@ -128,6 +113,25 @@ class TableVerbs:
         except Missing:
             return None
         return TableSource(name=name, metadata_location=loaded.metadata_location)
+
+
+def _row(table: str, topics: tuple[str, ...], status: LandingStatus | None, silent_ms: int | None) -> TableRow:
+    row = TableRow(
+        table=table,
+        topics=", ".join(topics),
+        state=status.state if status else "waiting",
+        freshness_ms=status.freshness_ms if status else None,
+        lag_records=status.behind_records if status else None,
+        stage=status.stage if status else "discover",
+        reason=status.reason if status else "not taken up yet",
+    )
+    if silent_ms is None or silent_ms > _SILENT_MS:
+        since = "there is no sign of a landing process" if silent_ms is None else f"landing has been silent for {silent_ms // 1000} s"
+        return replace(row, state="silent", reason=f"{since}; is `frazil land` running?")
+    if status is not None and status.topic and status.reason:
+        partition = f"/{status.partition}" if status.partition >= 0 else ""
+        return replace(row, reason=f"{status.topic}{partition}: {status.reason}")
+    return row
 
 
 def _order(item: tuple[object, int]) -> str:

@@ -1,0 +1,35 @@
+"""Signs of life of processes that no client talks to: a process that died must not look well by its last words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from frazil.kit.errors import Corrupt
+from frazil.metadata.change import settle
+from frazil.metadata.opening import read_one
+from frazil.metadata.port import Entry, MetadataStore, Write
+from frazil.metadata.values import decode, encode
+
+PREFIX: Final = "heartbeats/"
+
+
+async def beat(store: MetadataStore, process: str, *, now_ms: int) -> None:
+    """Says that ``process`` lives at ``now_ms``. Raises RetryLater."""
+    key, value = PREFIX + process, encode({"at_ms": now_ms})
+
+    def decide(entries: Mapping[str, Entry]) -> list[Write]:
+        return [] if entries[key].value == value else [Write(key=key, value=value)]
+
+    await settle(store, (key,), decide)
+
+
+async def last_beat_ms(store: MetadataStore, process: str) -> int | None:
+    """When ``process`` last said so; None when it never did. Raises RetryLater."""
+    entry = await read_one(store, PREFIX + process)
+    if not entry.version:
+        return None
+    try:
+        return decode(entry.value, where=entry.key).number("at_ms")
+    except Corrupt:
+        return None  # unreadable is as good as silent: the next beat replaces it
