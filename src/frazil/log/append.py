@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from crc32c import crc32c
 
@@ -211,7 +211,7 @@ class Appender:
             key = bundle_key(flush.ulid)
             try:
                 async with asyncio.timeout(self._policy.put_deadline_ms / 1000):
-                    await self._deps.objects.put_if_absent(key, [memoryview(chunk) for chunk in bundle.chunks])
+                    await self._deps.objects.put_if_absent(key, cast("list[bytes]", bundle.chunks))  # buffers of any kind
                     break
             except Conflict:
                 if unknown and await self._is_ours(key, flush):

@@ -89,6 +89,6 @@ def _piece_bytes(piece: Piece, shard: Shard) -> int:
 
 
 def _group_bytes(group: Group) -> int:
-    if group.idempotent:
+    if group.by_batch:
         return TOPIC_BYTES + group.batches * (ROW_BYTES + DELTA_BYTES)
     return TOPIC_BYTES + ROW_BYTES * len(group.parts)

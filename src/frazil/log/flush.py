@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
 
-from frazil.kit.names import PartitionKey
-from frazil.log.shards import shard_of
+from frazil.kit.names import PartitionKey, TopicId
+from frazil.log.shards import topic_hash
 from frazil.records import Batch
 from frazil.segments.bundles import BuiltBundle, BundleRun, build_bundle
 
@@ -71,14 +71,16 @@ class Request:
             return
         self.outcomes[at] = outcome
         self.left -= 1
-        if not self.left and not self.future.done():
-            self.future.set_result(tuple(found for found in self.outcomes if found is not None))
+        if not self.left:
+            self.parts = []  # parts and request refer to each other: the payload must not wait for the garbage collector
+            if not self.future.done():
+                self.future.set_result(tuple(found for found in self.outcomes if found is not None))
 
 
 class Part:
     """One run of a request and, once cut, where its bytes are in the bundle."""
 
-    __slots__ = ("at", "dropped", "position", "request", "run")
+    __slots__ = ("at", "dropped", "group", "position", "request", "run")
 
     def __init__(self, request: Request, at: int, run: AppendRun) -> None:
         self.request = request
@@ -86,6 +88,7 @@ class Part:
         self.run = run
         self.position = -1
         self.dropped = False
+        self.group: Group | None = None
 
     @property
     def settled(self) -> bool:
@@ -94,25 +97,33 @@ class Part:
 
     def settle(self, outcome: Outcome) -> None:
         """Answers this run."""
+        self.group = None
         self.request.settle(self.at, outcome)
 
     def producers(self) -> set[int]:
         """Producer ids of its batches; -1 for those without."""
         return {batch.producer_id for batch in self.run.batches}
 
+    def drop(self, outcome: Outcome) -> None:
+        """Answers this run and keeps it out of the log, though its bytes may be in the bundle already."""
+        self.dropped = True
+        if self.group is not None:
+            self.group.by_batch = True
+        self.settle(outcome)
+
 
 class Group:
     """The parts of one partition in one flush, in the order they came, and their run in the bundle."""
 
-    __slots__ = ("batches", "idempotent", "key", "parts", "run")
+    __slots__ = ("batches", "by_batch", "key", "parts", "run")
 
     def __init__(self, key: PartitionKey) -> None:
         self.key = key
         self.parts: list[Part] = []
         self.run: BundleRun | None = None
         self.batches = 0
-        self.idempotent = False
-        """True when some batch has a producer id: then each batch is looked at."""
+        self.by_batch = False
+        """True when each batch is looked at: some have a producer id, or a part was dropped."""
 
     def place(self, run: BundleRun) -> None:
         """Takes the group's run in the bundle."""
@@ -141,25 +152,31 @@ class Flush:
 
 def gather(requests: list[Request], *, ulid: str, created_ms: int, shards: int) -> Flush:
     """One flush of all ``requests``; parts dropped meanwhile are left out. ``bundle`` is None when nothing is left."""
-    groups: dict[PartitionKey, Group] = {}
+    groups: dict[tuple[bytes, int], Group] = {}
     for request in requests:
         for part in request.parts:
             if part.dropped:
                 continue
-            key = part.run.key
-            group = groups.get(key)
+            key, _, batches = part.run
+            place = (key.topic_id, key.partition)
+            group = groups.get(place)
             if group is None:
-                group = groups[key] = Group(key)
+                group = groups[place] = Group(key)
             group.parts.append(part)
-            group.batches += len(part.run.batches)
-            if not group.idempotent:
-                group.idempotent = any(batch.producer_id >= 0 for batch in part.run.batches)
-    ordered = sorted(groups.values(), key=_order)
+            part.group = group
+            group.batches += len(batches)
+            for batch in batches:
+                if batch.producer_id >= 0:
+                    group.by_batch = True
+    ordered = [groups[place] for place in sorted(groups)]
     bundle = build_bundle([_run_of(group) for group in ordered]) if ordered else None
     by_shard: dict[int, list[Group]] = {}
+    topic_id, hashed = TopicId(b""), 0
     for group, run in zip(ordered, bundle.directory if bundle is not None else (), strict=True):
         group.place(run)
-        by_shard.setdefault(shard_of(run.topic_id, run.partition, shards), []).append(group)
+        if run.topic_id != topic_id:
+            topic_id, hashed = run.topic_id, topic_hash(run.topic_id)
+        by_shard.setdefault((hashed + run.partition) % shards, []).append(group)
     return Flush(ulid=ulid, created_ms=created_ms, requests=requests, groups=by_shard, bundle=bundle)
 
 
@@ -173,8 +190,7 @@ def drop_suspects(parts: Iterable[Part], suspects: Suspects, why: str) -> None:
         if here.isdisjoint(suspects):
             continue
         suspects |= here
-        part.dropped = True
-        part.settle(AppendFault(FaultKind.RETRY, why))
+        part.drop(AppendFault(FaultKind.RETRY, why))
 
 
 def _run_of(group: Group) -> tuple[PartitionKey, list[bytes | bytearray | memoryview], Sequence[Batch]]:
@@ -186,7 +202,3 @@ def _run_of(group: Group) -> tuple[PartitionKey, list[bytes | bytearray | memory
     for part in parts:
         batches += part.run.batches
     return group.key, [part.run.data for part in parts], batches
-
-
-def _order(group: Group) -> tuple[bytes, int]:
-    return group.key.topic_id, group.key.partition

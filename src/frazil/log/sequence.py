@@ -85,19 +85,20 @@ class _Work:
         mark, nexts = self.plan.heads.get(piece.shard) or (shard.mark, {topic: dict(found) for topic, found in shard.nexts.items()})
         rows: list[Row] = []
         deltas: list[Delta] = []
+        find = self._state.log
         for group in piece.groups:
-            key = group.key
-            log = self._state.log(key.topic_id, key.partition)
-            topic = nexts.get(key.topic_id)
-            base = 0 if topic is None else topic.get(key.partition, 0)
-            if group.idempotent or any(part.dropped for part in group.parts):
+            topic_id, partition = group.key.topic_id, group.key.partition
+            log = find(topic_id, partition)
+            topic = nexts.get(topic_id)
+            base = 0 if topic is None else topic.get(partition, 0)
+            if group.by_batch:
                 end = self._by_batch(group, log, base, (rows, deltas, piece.flush.created_ms))
             else:
                 end = self._whole(group, log, base, rows)
             if end != base:
                 if topic is None:
-                    topic = nexts[key.topic_id] = {}
-                topic[key.partition] = end
+                    topic = nexts[topic_id] = {}
+                topic[partition] = end
         if not rows:
             return None
         mark = HeadMark(version=mark.version + 1, removals=mark.removals)
@@ -109,16 +110,15 @@ class _Work:
         run = group.run
         if run is None:
             return base
-        rows.append(
-            Row(run[0], run[1], base, run.offset_count, run.position, run.length, run.first_timestamp_ms, run.max_timestamp_ms, run.batches)
-        )
+        topic_id, partition, position, length, batch_count, _, offsets, first_ms, max_ms, _ = run
+        rows.append(Row(topic_id, partition, base, offsets, position, length, first_ms, max_ms, batch_count))
         answers, start, offset = self.plan.answers, log.start, base
         for part in group.parts:
             batches = part.run.batches
             answers.append((part, Appended(offset, start, append_time(batches))))
             for batch in batches:
                 offset += batch.last_offset_delta + 1
-        return base + run.offset_count
+        return base + offsets
 
     def _by_batch(self, group: Group, log: PartitionLog, base: int, into: tuple[list[Row], list[Delta], int]) -> int:
         """Judges every batch. Duplicates stay out of the log, so the group may become several rows (R10)."""

@@ -23,9 +23,14 @@ CONDEMNED: Final = "log/condemned/"
 HORIZON: Final = "gc/horizon"
 
 
+def topic_hash(topic_id: TopicId) -> int:
+    """What a topic contributes to the shard of its partitions."""
+    return crc32c(topic_id)
+
+
 def shard_of(topic_id: TopicId, partition: int, shards: int) -> int:
     """The shard of a partition; the same in every process for ever. One topic's partitions take consecutive shards (R04)."""
-    return (crc32c(topic_id) + partition) % shards
+    return (topic_hash(topic_id) + partition) % shards
 
 
 def head_key(shard: int) -> str:
