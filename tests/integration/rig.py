@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 
 from frazil.broker import Broker, BrokerDeps, BrokerSettings
 from frazil.kit.clock import Clock, SystemClock
-from frazil.kit.errors import Refused
 from frazil.kit.faultpoints import FaultPoints
-from frazil.kit.names import PartitionKey
 from frazil.kit.tasks import InlineOffload
 from frazil.log.append import AppendDeps, Appender, FlushPolicy
 from frazil.log.cache import BlockCache

@@ -1,7 +1,7 @@
 """One client connection: bytes in, frames to the dispatcher, answers out in the order of the requests.
 
 A ``BufferedProtocol`` that any asyncio transport can carry (socket or in-memory). Small frames are cut from one scratch
-buffer; a large frame is received straight into a buffer of its own size. Requests are handled concurrently
+buffer; a large frame is received straight into a buffer of its own, which grows as it fills. Requests are handled concurrently
 (an S3-backed ack takes long and clients pipeline), their answers leave in order.
 
 Back-pressure, all by ``pause_reading``: too many requests of this connection are open, the peer does not read its answers,
@@ -11,21 +11,20 @@ or all connections together hold too many bytes (``ByteBudget``). A malformed fr
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from frazil.broker.budget import ByteBudget
+from frazil.broker.budget import Arrival, ByteBudget
+from frazil.broker.complaints import Complaints
 from frazil.broker.counters import BrokerCounters
+from frazil.broker.incoming import Incoming, first_capacity
 from frazil.broker.settings import BrokerSettings
-from frazil.kit.errors import Corrupt
+from frazil.kit.errors import Bug, Corrupt
 from frazil.kit.faultpoints import FaultPoints
 from frazil.wire.frame import SIZE_BYTES, frame_size
 from frazil.wire.layout import Blob
-
-log = logging.getLogger(__name__)
 
 SCRATCH_BYTES = 64 * 1024
 _OWN_BUFFER_BYTES = 16 * 1024
@@ -74,6 +73,7 @@ class House:
     budget: ByteBudget
     counters: BrokerCounters
     faults: FaultPoints
+    complaints: Complaints
     connections: dict[Connection, None] = field(default_factory=dict)
     """In order of arrival; a dict because a set's order would depend on addresses."""
 
@@ -89,8 +89,9 @@ class Connection(asyncio.BufferedProtocol):
         self._view = memoryview(self._scratch)
         self._start = 0
         self._end = 0
-        self._large: bytearray | None = None
-        self._large_filled = 0
+        self._large: Incoming | None = None
+        self._arrival: Arrival | None = None
+        """Budget of the large frame that is arriving, or waits for room to begin."""
         self._exchanges: deque[Exchange] = deque()
         self._flush_scheduled = False
         self._write_paused = False
@@ -119,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         house.counters.connections_opened += 1
         if len(house.connections) >= house.settings.connections_max:
             house.counters.connections_refused += 1
-            log.warning("connection from %s refused: %d are open already", self.client_host, len(house.connections))
+            house.complaints.warn(f"connection from {self.client_host} refused: {len(house.connections)} are open already")
             transport.close()
             return
         house.connections[self] = None
@@ -139,14 +140,17 @@ class Connection(asyncio.BufferedProtocol):
                 exchange.task.cancel()
         self._release_unsent()
         admitted, self._admitted = self._admitted, 0
+        arrival, self._arrival = self._arrival, None
         self._large = None
         if admitted:
             house.budget.release(admitted)
+        if arrival is not None:
+            house.budget.leave(arrival)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
         if self._large is not None:
-            return memoryview(self._large)[self._large_filled :]
+            return self._large.room()
         return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -156,12 +160,9 @@ class Connection(asyncio.BufferedProtocol):
             self._end += nbytes
             self._cut_frames()
             return
-        self._large_filled += nbytes
-        if self._large_filled == len(self._large):
-            frame, self._large = self._large, None
-            self._frame_since_ms = None
-            self._take_frame(memoryview(frame))
-            self._cut_frames()
+        self._large.filled += nbytes
+        if self._large.more or self._large.whole:
+            self._continue_large(self._large)
 
     def eof_received(self) -> bool:
         """The peer sends no more; what it asked is still answered when it is there at once, so the transport may close."""
@@ -208,21 +209,51 @@ class Connection(asyncio.BufferedProtocol):
         if size > _SMALL_FRAME_BYTES_MAX and have >= 2 and self._view[body : body + 2] != _PRODUCE_KEY:
             raise Corrupt(f"a frame of {size} bytes that is no Produce request; the limit is {_SMALL_FRAME_BYTES_MAX}", where="frame")
         whole = have >= size
-        if not whole and (size < _OWN_BUFFER_BYTES or have < 2):
+        if not whole:
+            if size >= _OWN_BUFFER_BYTES and have >= 2:
+                self._begin_large(size)
             return False
         if not self._admit(size):
             return False
-        if whole:
-            self._start = body + size
-            self._frame_since_ms = None
-            self._take_frame(memoryview(bytes(self._view[body : body + size])))
-            return True
-        self._large = bytearray(size)
-        self._large[:have] = self._view[body : self._end]
-        self._large_filled = have
+        self._start = body + size
+        self._frame_since_ms = None
+        self._take_frame(memoryview(bytes(self._view[body : body + size])))
+        return True
+
+    def _begin_large(self, size: int) -> None:
+        """Moves what has come of a large frame into a buffer of its own."""
+        if self._arrival is None:
+            self._arrival = Arrival()
+            if not self._house.budget.grow(self._arrival, first_capacity(size), self._room_came):
+                self._budget_wait = True
+                return
+        self._large = Incoming(size, self._view[self._start + SIZE_BYTES : self._end])
         self._start = self._end = 0
         self._frame_since_ms = self._now_ms()
-        return False
+
+    def _continue_large(self, large: Incoming) -> None:
+        """The buffer of a large frame is full: it gets a larger one, or the frame is whole."""
+        arrival = self._arrival
+        if arrival is None:
+            raise Bug("a large frame without its budget")
+        if not large.whole:
+            if self._house.budget.grow(arrival, large.more, self._room_came):
+                large.grow()
+            else:
+                self._budget_wait = True
+                self._throttle()
+            return
+        self._large = self._arrival = None
+        self._frame_since_ms = None
+        self._admitted = self._house.budget.arrived(arrival)
+        self._take_frame(large.frame())
+        self._cut_frames()
+
+    def _room_came(self) -> None:
+        self._budget_wait = False
+        if self._large is not None:
+            self._large.grow()
+        self._loop.call_soon(self._cut_frames)
 
     def _admit(self, size: int) -> bool:
         if self._admitted == 0:
@@ -264,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, why: str) -> None:
         """Closes this connection; ``why`` goes to the log."""
         if self._transport is not None and not self._transport.is_closing():
-            log.warning("closing connection from %s: %s", self.client_host, why)
+            self._house.complaints.warn(f"closing connection from {self.client_host}: {why}")
             self._transport.close()
 
     # ── back-pressure ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -342,8 +373,8 @@ class Connection(asyncio.BufferedProtocol):
         """Looks for idleness and for a frame that does not end, every so often."""
         settings = self._house.settings
         now_ms = self._now_ms()
-        size = len(self._large) if self._large is not None else 0
-        frame_ms = settings.frame_timeout_ms + size * 1000 // (1024 * 1024)
+        received = self._large.filled if self._large is not None else 0
+        frame_ms = settings.frame_timeout_ms + received * 1000 // (1024 * 1024)
         if self._frame_since_ms is not None and not self._reading_paused and now_ms - self._frame_since_ms >= frame_ms:
             self.close(f"a frame was not complete after {frame_ms} ms")
         elif not self._exchanges and now_ms - self._last_ms >= settings.idle_timeout_ms:

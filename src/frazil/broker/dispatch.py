@@ -95,7 +95,7 @@ class Dispatcher:
                 response.error_message = str(error)
             parts = encode_parts(layouts, call.version, response)
             if b"".join(parts) != says_nothing:  # a version without the field would make the error look like an empty answer
-                log.info("%s v%d from %s: %s", name, call.version, call.session.client_host, error)
+                call.services.complaints.note(f"{name} v{call.version} from {call.session.client_host}: {error}")
                 return response_parts(call.header, parts)
         call.session.close(f"{name} failed: {error}")
         return ()

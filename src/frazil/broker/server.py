@@ -7,6 +7,7 @@ import logging
 
 from frazil.broker.budget import ByteBudget
 from frazil.broker.cluster import LiveBrokers
+from frazil.broker.complaints import Complaints
 from frazil.broker.connection import Connection, House
 from frazil.broker.counters import BrokerCounters
 from frazil.broker.dispatch import Dispatcher
@@ -35,6 +36,7 @@ class Broker:
         self.settings = settings
         self._deps = deps
         self.counters = BrokerCounters()
+        complaints = Complaints(deps.clock)
         self._brokers = LiveBrokers(deps.store, deps.clock, ttl_ms=settings.lease_ttl_ms, shards=settings.shards)
         self._topics = TopicView(deps.topics, deps.store)
         group_deps = GroupDeps(
@@ -59,6 +61,7 @@ class Broker:
             producer_ids=ProducerIds(deps.store),
             counters=self.counters,
             delete_records=deps.delete_records,
+            complaints=complaints,
             api_ranges=ranges(HANDLERS),
         )
         self._dispatcher = Dispatcher(services, HANDLERS)
@@ -68,6 +71,7 @@ class Broker:
             budget=ByteBudget(settings.buffered_bytes_max),
             counters=self.counters,
             faults=deps.faults,
+            complaints=complaints,
         )
         self._listener: Listener | None = None
         self._tasks: list[asyncio.Task[None]] = []

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from frazil.broker.cluster import LiveBrokers
+from frazil.broker.complaints import Complaints
 from frazil.broker.counters import BrokerCounters
 from frazil.broker.groups.coordinator import Groups
 from frazil.broker.settings import BrokerSettings
@@ -79,5 +80,7 @@ class Services:
     producer_ids: ProducerIds
     counters: BrokerCounters
     delete_records: DeleteRecords
+    complaints: Complaints
+    """Where handlers say what clients did or were refused."""
     api_ranges: Sequence[ApiVersion]
     """What ApiVersions answers."""

@@ -12,9 +12,11 @@ from tests.simulation.loop import run_virtual
 from tests.unit.broker.harness import MemoryTransport, Stage, batch, play, produce_request
 
 from frazil.broker.budget import ByteBudget
+from frazil.broker.complaints import Complaints
 from frazil.broker.connection import Connection, Exchange, House
 from frazil.broker.counters import BrokerCounters
 from frazil.broker.settings import BrokerSettings
+from frazil.kit.clock import LoopClock
 from frazil.kit.errors import Refused
 from frazil.kit.faultpoints import FaultPoints
 from frazil.wire.client import encode_request
@@ -41,6 +43,7 @@ class Echo:
             budget=ByteBudget(self.settings.buffered_bytes_max),
             counters=BrokerCounters(),
             faults=FaultPoints(self.reached.append),
+            complaints=Complaints(LoopClock()),
         )
 
     def serve(self, connection: Connection, exchange: Exchange, frame: memoryview) -> None:

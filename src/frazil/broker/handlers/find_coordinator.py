@@ -2,8 +2,9 @@
 
 The answer is rendezvous hashing over the live brokers. It is a hint: the group's record decides who may act (R19).
 
-Deviations: transactions (key type 1) and share groups (2) are not supported; both are refused with INVALID_REQUEST and a sentence
-that clients show.
+Deviations: transactions (key type 1) and share groups (2) are not supported. From v4 both are refused with INVALID_REQUEST
+and a sentence that clients show. Below v4 a transactional id gets a broker all the same: librdkafka asks again whatever
+the code and then reports a time-out, while the refusal of InitProducerId reaches its user.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from frazil.wire.messages.find_coordinator import Coordinator, FindCoordinatorRe
 from frazil.wire.messages.registry import ApiKey
 
 _GROUP = 0
+_TRANSACTION = 1
 _WHY = {
     1: "transactions are not supported by this broker; use an idempotent producer without transactional.id",
     2: "share groups are not supported by this broker; use a consumer group",
@@ -29,7 +31,8 @@ async def find_coordinator(call: Call[FindCoordinatorRequest]) -> FindCoordinato
     request = call.message
     if call.version >= _FIRST_WITH_BATCHES:
         return FindCoordinatorResponse(coordinators=[_find(call.services, request.key_type, key) for key in request.coordinator_keys])
-    found = _find(call.services, request.key_type, request.key)
+    key_type = _GROUP if request.key_type == _TRANSACTION else request.key_type
+    found = _find(call.services, key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code, error_message=found.error_message, node_id=found.node_id, host=found.host, port=found.port
     )

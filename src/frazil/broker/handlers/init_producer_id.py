@@ -3,21 +3,27 @@
 Each request without a transactional id gets a fresh id with epoch 0, also when it names an old one (KIP-360): ids come from
 blocks taken from metadata and are never given twice.
 
-Deviation: transactions are not supported; a request with a transactional id is INVALID_REQUEST. Clients normally ask
-FindCoordinator first and are told in words there.
+Deviation: transactions are not supported; a request with a transactional id is UNSUPPORTED_VERSION: final for
+the Java client, shown by librdkafka when its init_transactions times out. Clients that use FindCoordinator v4 or above have
+been told in words before.
 """
 
 from __future__ import annotations
+
+import logging
 
 from frazil.broker.registry import Call, handles
 from frazil.wire.errors import ErrorCode
 from frazil.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from frazil.wire.messages.registry import ApiKey
 
+log = logging.getLogger(__name__)
+
 
 @handles(ApiKey.INIT_PRODUCER_ID, 0, 5)
 async def init_producer_id(call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
     """A fresh id."""
     if call.message.transactional_id is not None:
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
+        log.info("%s asked for transactions as %r; they are not supported", call.session.client_host, call.message.transactional_id)
+        return InitProducerIdResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, producer_id=-1, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=await call.services.producer_ids.next(), producer_epoch=0)

@@ -9,14 +9,10 @@ consumer starts quickly.
 
 from __future__ import annotations
 
-import logging
-
 from frazil.broker.groups.values import JoinRequest, Protocol
 from frazil.broker.registry import Call, handles
 from frazil.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from frazil.wire.messages.registry import ApiKey
-
-log = logging.getLogger(__name__)
 
 _FIRST_WITH_REBALANCE_TIMEOUT = 1
 _FIRST_WITH_MEMBER_ID_REQUIRED = 4
@@ -30,7 +26,7 @@ async def join_group(call: Call[JoinGroupRequest]) -> JoinGroupResponse:
     asked = call.message
     version = call.version
     if asked.reason:
-        log.info("member %r joins group %r: %s", asked.member_id, asked.group_id, asked.reason)
+        call.services.complaints.note(f"member {asked.member_id!r} joins group {asked.group_id!r}: {asked.reason}")
     answer = await call.services.groups.join(
         asked.group_id,
         JoinRequest(

@@ -5,15 +5,11 @@ A static member may be named by its instance id alone. Reasons (v5, KIP-800) are
 
 from __future__ import annotations
 
-import logging
-
 from frazil.broker.groups.values import Leaver
 from frazil.broker.registry import Call, handles
 from frazil.wire.errors import ErrorCode
 from frazil.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from frazil.wire.messages.registry import ApiKey
-
-log = logging.getLogger(__name__)
 
 _FIRST_WITH_MANY = 3
 
@@ -28,7 +24,7 @@ async def leave_group(call: Call[LeaveGroupRequest]) -> LeaveGroupResponse:
         leavers = [Leaver(member_id=m.member_id, instance_id=m.group_instance_id) for m in asked.members]
         for member in asked.members:
             if member.reason:
-                log.info("member %r leaves group %r: %s", member.member_id, asked.group_id, member.reason)
+                call.services.complaints.note(f"member {member.member_id!r} leaves group {asked.group_id!r}: {member.reason}")
     codes = await call.services.groups.leave(asked.group_id, leavers)
     if isinstance(codes, ErrorCode):
         return LeaveGroupResponse(error_code=codes)
