@@ -45,10 +45,14 @@ class ByteBudget:
 
     def grow(self, arrival: Arrival, more: int, resume: Resume) -> bool:
         """Takes ``more`` bytes for a frame on its way in, or puts it in line and returns False. Once resumed, the bytes are taken."""
-        if not self._growing and self._may_grow(arrival, more):
+        first = arrival is self._first
+        if (first or not self._growing) and self._may_grow(arrival, more):
             self._add(arrival, more)
             return True
-        self._growing.append((arrival, more, resume))
+        if first:
+            self._growing.appendleft((arrival, more, resume))
+        else:
+            self._growing.append((arrival, more, resume))
         return False
 
     def arrived(self, arrival: Arrival) -> int:
