@@ -244,13 +244,13 @@ def report(commits: int, settings: CareSettings, seen: Measured, took: float, re
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--commits", type=int, default=2_000)
-    parser.add_argument("--grace-ms", type=int, help="care.metadata_grace_ms; default 10,000, for short runs 1,000")
+    parser.add_argument("--grace-ms", type=int, help="care.metadata_grace_ms; default 5,000, for short runs 1,000")
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--reader", nargs=2, metavar=("CATALOG", "STOP"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.reader:
         return reader(*given.reader)
-    found = measure(given.commits, CareSettings(metadata_grace_ms=given.grace_ms or (10_000 if given.commits >= 2_000 else 1_000)))
+    found = measure(given.commits, CareSettings(metadata_grace_ms=given.grace_ms or (5_000 if given.commits >= 2_000 else 1_000)))
     text = json.dumps(found, indent=2)
     print(text)
     out = given.out or (ROOT / "docs" / "results" / "commits.json" if given.commits >= 2_000 else None)

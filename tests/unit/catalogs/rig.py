@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import duckdb_extension_avro
@@ -22,9 +23,9 @@ from frazil.catalogs.write import FileWriter
 from frazil.kit.clock import LoopClock
 from frazil.kit.faultpoints import FaultPoints
 from frazil.kit.names import TopicId
-from frazil.kit.tasks import InlineOffload
 from frazil.objects.opening import open_objects
 
+T = TypeVar("T")
 IDENT = "lake.events"
 SCHEMA = pa.schema([("_partition", pa.int32()), ("_offset", pa.int64()), ("text", pa.string())])
 TOPIC = TopicId(bytes(range(16)))
@@ -88,8 +89,23 @@ def make(deps: CatalogDeps, inner: Catalog, *, seed: int = 1, script: Sequence[s
     return Rig(deps=mine, inner=inner, catalog=catalog, writer=FileWriter(mine), committer=Committer(catalog, mine, policy))
 
 
+class YieldingOffload:
+    """Every piece of blocking work is a point where others may run, as with threads, but in an order that replays."""
+
+    def __init__(self, seed: int = 5) -> None:
+        self._chance = random.Random(seed)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        for _ in range(self._chance.randrange(4)):  # uneven, so that nobody keeps step
+            await asyncio.sleep(0)
+        result = work()
+        for _ in range(self._chance.randrange(4)):
+            await asyncio.sleep(0)
+        return result
+
+
 def deps_at(path: pathlib.Path, *, seed: int = 0) -> CatalogDeps:
-    offload, clock = InlineOffload(), LoopClock()
+    offload, clock = YieldingOffload(), LoopClock()
     objects = open_objects(f"file://{path}/objects", offload=offload, clock=clock)
     return CatalogDeps(objects=objects, offload=offload, clock=clock, chance=random.Random(seed), faults=FaultPoints())
 

@@ -163,6 +163,28 @@ def test_f56_leftovers_of_lost_commits_go_and_files_under_way_stay(tmp_path: pat
     run_virtual(run())
 
 
+def test_r17_what_became_reachable_after_it_was_condemned_stays(tmp_path: pathlib.Path) -> None:
+    """The second sighting: a file held back for long is committed at last, minutes before its list is due."""
+
+    async def run() -> None:
+        it = await rig(tmp_path)
+        care = Care(it.committer, LIGHT)
+        await it.land(5)
+        late = await it.file(5, 10)
+        await care.pass_once(IDENT)
+        await asyncio.sleep(6)
+        report = await care.pass_once(IDENT)
+        assert report.condemned > 0
+        await it.committer.commit(Landed(base=await it.table(), files=[late], moves={source(): Move(5, 10)}))
+        for _ in range(4):
+            await asyncio.sleep(6)
+            await care.pass_once(IDENT)
+        assert not any(PREFIX in key for key in await metadata_keys(it)), "the list was worked off"
+        assert_exactly_once(await it.table(), 10)
+
+    run_virtual(run())
+
+
 def test_f55_rows_dropped_by_another_engine_are_deleted_only_when_no_snapshot_holds_them(tmp_path: pathlib.Path) -> None:
     async def run() -> None:
         it = await rig(tmp_path)
