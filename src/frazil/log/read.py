@@ -21,6 +21,7 @@ from frazil.log.index import LogIndex
 from frazil.log.refs import Bounds, OffsetAt, OffsetOutOfRange, Ref, Slice, Want
 from frazil.objects.port import ObjectStore
 from frazil.records import Batch, patch, scan, split_batches
+from frazil.records.scanning import BatchFault, RecordColumns
 from frazil.segments.indexes import SparseIndex, index_of, parse_index
 from frazil.segments.keys import parse_segment_key
 from frazil.segments.kfs import read_segment
@@ -28,6 +29,8 @@ from frazil.segments.sidecars import read_sidecar
 
 TRIES: Final = 4
 GETS_MAX: Final = 8
+SCANS_MAX: Final = 1
+"""Batches unpacked at once for look-ups by time: each may take several times ``uncompressed_bytes_max``."""
 COALESCE_GAP_BYTES: Final = 256 * 1024
 INDEXES_MAX: Final = 256
 _SLACK_BYTES: Final = 64 * 1024
@@ -38,7 +41,9 @@ class ReadLimits:
     """What one batch may take, stored and unpacked."""
 
     batch_bytes_max: int = 256 * 1024 * 1024
-    uncompressed_bytes_max: int = 256 * 1024 * 1024
+    uncompressed_bytes_max: int = 64 * 1024 * 1024
+    records_max: int = 1_000_000
+    """A batch beyond this or ``uncompressed_bytes_max`` is not looked into by time: its first offset is the answer."""
     whole_objects: bool = True
     """Take small objects whole into the cache. Off for a reader that wants each byte once; it still looks into the cache."""
 
@@ -67,6 +72,7 @@ class LogReader:
         self._limits = limits or ReadLimits()
         self._sparse: OrderedDict[str, SparseIndex] = OrderedDict()
         self._gets = asyncio.Semaphore(GETS_MAX)
+        self._scans = asyncio.Semaphore(SCANS_MAX)
 
     async def fetch(self, key: PartitionKey, offset: int, *, bytes_max: int) -> Slice:
         """Batches from the one that contains ``offset`` on; empty at the end of the log.
@@ -260,11 +266,21 @@ class LogReader:
             offset = batch.base_offset if ref.sealed else offset
             if batch.max_timestamp_ms >= timestamp_ms and not batch.is_control:
                 view = block.view(start.position + batch.position, batch.length, where=ref.object_key)
-                found = await self._offload.run(_Scan(view, offset, timestamp_ms, self._limits.uncompressed_bytes_max, ref.object_key))
+                found = await self._find_in_batch(batch, view, offset, timestamp_ms)
                 if found is not None:
                     return found
             offset += batch.last_offset_delta + 1
         return None
+
+    async def _find_in_batch(self, batch: Batch, view: memoryview, base: int, timestamp_ms: int) -> OffsetAt | None:
+        """The record in ``batch``; of one that cannot be unpacked, or is too large, the front: readers must meet it, not skip it."""
+        if batch.record_count <= self._limits.records_max:
+            async with self._scans:
+                columns, faults = await self._offload.run(_Scan(view, base, self._limits.uncompressed_bytes_max))
+            if not faults:
+                found = zip(columns.offsets, columns.timestamps_ms, strict=True)
+                return next((OffsetAt(offset=offset, timestamp_ms=time) for offset, time in found if time >= timestamp_ms), None)
+        return OffsetAt(offset=base, timestamp_ms=batch.max_timestamp_ms)
 
     async def _block_for(self, ref: Ref, timestamp_ms: int) -> tuple[Block, Ref]:
         """Bytes to search, and the part of ``ref`` they are."""
@@ -292,16 +308,14 @@ class LogReader:
 
 
 class _Scan:
-    """Finds a record by time inside one batch; unpacking it is work for another thread."""
+    """Unpacks one batch; work for another thread."""
 
-    def __init__(self, batch: memoryview, base: int, timestamp_ms: int, bytes_max: int, where: str) -> None:
-        self._work = (batch, base, timestamp_ms, bytes_max, where)
+    def __init__(self, batch: memoryview, base: int, bytes_max: int) -> None:
+        self._work = (batch, base, bytes_max)
 
-    def __call__(self) -> OffsetAt | None:
-        batch, base, wanted_ms, bytes_max, where = self._work
-        columns, _ = scan(patch(batch, base), uncompressed_bytes_max=bytes_max, where=where)
-        found = zip(columns.offsets, columns.timestamps_ms, strict=True)
-        return next((OffsetAt(offset=offset, timestamp_ms=time) for offset, time in found if time >= wanted_ms), None)
+    def __call__(self) -> tuple[RecordColumns, tuple[BatchFault, ...]]:
+        batch, base, bytes_max = self._work
+        return scan(patch(batch, base), uncompressed_bytes_max=bytes_max, where="look-up by time")
 
 
 def _part(ref: Ref, start: int, batches: Sequence[Batch]) -> Ref:

@@ -248,6 +248,7 @@ def test_refused_batches_are_refused_with_the_right_code() -> None:
     transactional = BatchOptions(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
     assert refused(batch(options=transactional)) == ErrorCode.INVALID_TXN_STATE
     assert refused(batch(options=BatchOptions(control=True))) == ErrorCode.INVALID_RECORD
+    assert refused(batch(options=BatchOptions(last_offset_delta=7))) == ErrorCode.INVALID_RECORD, "offsets without records"
     assert refused(batch(options=BatchOptions(log_append_time_ms=5))) == ErrorCode.INVALID_TIMESTAMP
     assert refused(batch(options=BatchOptions(codec=Codec.ZSTD)), version=6) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert refused(batch(value=b"x" * 200), configs={"max_message_bytes": "100"}) == ErrorCode.MESSAGE_TOO_LARGE

@@ -171,6 +171,8 @@ def _check_batch(batch: Batch, version: int, policy: TopicPolicy, now_ms: int) -
         raise _Refusal(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     if batch.is_transactional:
         raise _Refusal(ErrorCode.INVALID_TXN_STATE, "transactions are not supported; produce without a transactional id")
+    if batch.offset_count != batch.record_count:
+        raise _Refusal(ErrorCode.INVALID_RECORD, f"{batch.record_count} records that take {batch.offset_count} offsets")
     if batch.is_log_append_time:
         raise _Refusal(ErrorCode.INVALID_TIMESTAMP, "only the broker may stamp a batch with LogAppendTime")
     try:
