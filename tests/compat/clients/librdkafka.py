@@ -122,3 +122,8 @@ def round_trip(plan: Plan, records: list[Shape]) -> list[Shape]:
             got.append((message.key(), message.value(), message.timestamp()[1], list(message.headers() or [])))
     consumer.close()
     return got
+
+
+def topics(bootstrap: str) -> list[str]:
+    """Names of all topics."""
+    return sorted(AdminClient({"bootstrap.servers": bootstrap, **QUIET}).list_topics(timeout=30).topics)
