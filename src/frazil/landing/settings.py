@@ -51,7 +51,7 @@ class LandingSettings:
     """No table commits more often than this, whatever its spec says."""
     slice_bytes_max: int = 64 * 1024 * 1024
     """Bytes read for one commit, and uncompressed value bytes held for it: bounds the memory of one table."""
-    slice_rows_max: int = 2_000_000
+    slice_rows_max: int = 500_000
     heavy_max: int = 2
     """Slices decoded or converted at once in the process; the offload's other threads stay free for input and output."""
     batch_bytes_max: int = 128 * 1024 * 1024
