@@ -162,7 +162,20 @@ class Sequencer:
                 if not isinstance(answer, Moved):
                     return answer.revision
                 mine = self._find_own(answer, own)
-                return answer if mine is None else mine.version
+                if mine is not None:
+                    return mine.version
+                if unknown:
+                    self._refuse_forgotten(plan, answer)
+                return answer
+
+    def _refuse_forgotten(self, plan: Plan, moved: Moved) -> None:
+        """R02 over a long pause: once the horizon has passed the bundle, an absent commit key may have been sealed and dropped.
+
+        Then nobody knows whether the lost answer was a yes, and to append again could double the records: the flush is given up.
+        """
+        closed = next((horizon_of(entry).ulid for entry in moved.entries if entry.key == HORIZON), self._horizon.ulid)
+        if any(record.ulid <= closed for record in plan.records):
+            raise BundleLost("the answer to its commit was lost for longer than commit records are kept; it may be in the log")
 
     async def _look(self, own: str) -> Entry:
         while True:
