@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from frazil.kit.errors import FrazilError
+from frazil.kit.errors import FrazilError, Missing
 from frazil.landing.discover import dead_table
 from frazil.landing.lake import Lake, within
 from frazil.landing.settings import LandingSettings
@@ -25,18 +25,26 @@ class CareKeeper:
         self._seen: dict[str, int] = {}
 
     async def run(self, tables: Callable[[], Mapping[str, tuple[Lake, int]]]) -> None:
-        """For ever. ``tables`` gives table → (its lake, its newest snapshot id), 0 for none."""
+        """For ever. ``tables`` gives table → (its lake, its newest snapshot id), 0 for none. Catalogs do not wait for each other."""
         while True:
             await asyncio.sleep(self._settings.care_interval_ms / 1000)
+            due: dict[str, list[tuple[str, Lake, int]]] = {}
             for table, (lake, snapshot_id) in sorted(tables().items()):
                 if snapshot_id and self._seen.get(table) != snapshot_id:
-                    await self._care(table, lake)
-                    self._seen[table] = snapshot_id
+                    due.setdefault(lake.name, []).append((table, lake, snapshot_id))
+            await asyncio.gather(*(self._round(due[name]) for name in sorted(due)))
+
+    async def _round(self, due: Sequence[tuple[str, Lake, int]]) -> None:
+        for table, lake, snapshot_id in due:
+            await self._care(table, lake)
+            self._seen[table] = snapshot_id
 
     async def _care(self, table: str, lake: Lake) -> None:
-        """One table and its dead letters. Trouble here costs nothing but metadata that stays longer; the next round tries again."""
+        """One table and its dead letters. Trouble here costs nothing but metadata that stays longer; the next commit brings another try."""
         for ident in (table, dead_table(table)):
             try:
                 await within(lake.care.pass_once(ident), self._settings.care_deadline_ms, f"care of {ident}")
+            except Missing:
+                continue  # most tables have no dead letters
             except FrazilError as error:
-                _LOG.info("care of %s: %s", ident, error)
+                _LOG.warning("care of %s: %s", ident, error)

@@ -74,7 +74,7 @@ class Landing:
             await self._end_owners(list(self._owners.values()))
         finally:
             await _cancel([*beside, *(running.task for running in self._owners.values())])
-        await self._publish()
+        await self._publish(last=True)
 
     async def _discover(self) -> None:
         """Starts owners for new tables, ends those that are no longer wanted or wanted otherwise."""
@@ -148,9 +148,9 @@ class Landing:
             await asyncio.sleep(self._settings.status_interval_ms / 1000)
             await self._publish()
 
-    async def _publish(self) -> None:
+    async def _publish(self, *, last: bool = False) -> None:
         try:
-            await within(self._book.publish(self.statuses()), self._settings.call_deadline_ms, "writing status")
+            await within(self._book.publish(self.statuses(), all_of_them=last), self._settings.call_deadline_ms, "writing status")
         except RetryLater as error:
             _LOG.warning("status: %s", error)
 

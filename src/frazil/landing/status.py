@@ -24,6 +24,8 @@ LOSSES_MAX = 5
 OVERDUE_MIN_MS = 4_000
 """A full slice takes a few seconds to convert; a table with a one-second interval is not stalled for that."""
 _REFRESH_INTERVALS = 5
+_ALIVE_MS = 60_000
+_WELL = ("running", "idle")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,11 +148,11 @@ class StatusBook:
     interval_ms: int
     written: dict[str, LandingStatus] = field(default_factory=dict)
 
-    async def publish(self, statuses: Sequence[LandingStatus]) -> None:
+    async def publish(self, statuses: Sequence[LandingStatus], *, all_of_them: bool = False) -> None:
         """Writes what is worth writing. Raises RetryLater."""
         for status in statuses:
             last = self.written.get(status.table)
-            if last is not None and not self._worth(last, status):
+            if last is not None and not all_of_them and not self._worth(last, status):
                 continue
             await put_status(self.store, status)
             self.written[status.table] = status
@@ -160,14 +162,16 @@ class StatusBook:
         self.written.pop(table, None)
 
     def _worth(self, last: LandingStatus, status: LandingStatus) -> bool:
-        if (last.state, last.stage, last.reason, last.topic, last.partition) != (
-            status.state,
-            status.stage,
-            status.reason,
-            status.topic,
-            status.partition,
-        ):
+        """Trouble and its end, and each commit, at once; running and idle take turns all day and can wait."""
+        well = last.state in _WELL and status.state in _WELL
+        if _story(last) != _story(status) and not (well and _story(last)[1:] == _story(status)[1:]):
+            return True
+        if last.snapshot_id != status.snapshot_id:
             return True
         changed = replace(last, updated_ms=0) != replace(status, updated_ms=0)
-        due = status.updated_ms - last.updated_ms >= _REFRESH_INTERVALS * self.interval_ms
-        return (changed and (due or last.snapshot_id != status.snapshot_id)) or status.updated_ms - last.updated_ms >= 60_000
+        age_ms = status.updated_ms - last.updated_ms
+        return age_ms >= _ALIVE_MS or (changed and age_ms >= _REFRESH_INTERVALS * self.interval_ms)
+
+
+def _story(status: LandingStatus) -> tuple[str, str, str, str, int]:
+    return status.state, status.stage, status.reason, status.topic, status.partition
