@@ -25,6 +25,7 @@ from frazil.log.flush import Appended, AppendFault, AppendRun, FaultKind, Flush,
 from frazil.log.gate import Gate
 from frazil.log.index import LogIndex
 from frazil.log.pause import pause
+from frazil.log.producers import EXPIRY_MS
 from frazil.metadata.port import MetadataStore
 from frazil.objects.port import ObjectStore
 from frazil.segments.keys import bundle_key
@@ -33,6 +34,7 @@ __all__ = ["AppendDeps", "AppendFault", "AppendRun", "Appended", "Appender", "Fa
 
 BATCHES_MAX: Final = 3072
 """Batches per flush, so that its producer deltas fit a transaction (R10)."""
+EXPIRE_EVERY_MS: Final = 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,7 @@ class Appender:
         self._deciding: list[Flush] = []
         self._slots = policy.inflight
         self._last_cut_ms = -1e18
+        self._expired_ms = 0
         self._work = asyncio.Event()
         self._news = asyncio.Event()
         self._closing = False
@@ -284,9 +287,17 @@ class Appender:
             suspects = await self._sequencer.decide(ready)
         if suspects:
             self._fail_followers(suspects)
+        self._expire_producers()
         self._deciding = []
         self._slots += len(ready)
         self._work.set()
+
+    def _expire_producers(self) -> None:
+        now_ms = self._deps.clock.now_ms()
+        if now_ms - self._expired_ms >= EXPIRE_EVERY_MS:
+            self._deps.index.state.expire_producers(now_ms - EXPIRY_MS)
+            self._sequencer.forget_failures(now_ms - EXPIRE_EVERY_MS)
+            self._expired_ms = now_ms
 
     def _fail_followers(self, suspects: Suspects) -> None:
         """R03: what waits behind a failed run of the same producer fails with it, retriably."""

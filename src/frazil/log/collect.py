@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from frazil.kit.chance import UlidSource, ulid_at
+from frazil.kit.errors import Bug
 from frazil.kit.names import PartitionKey
 from frazil.log.condemned import Condemned, decode_condemned, encode_condemned
 from frazil.log.horizon import raise_horizon, read_horizon
@@ -43,6 +44,8 @@ class Collector:
     """Any number of processes may collect at the same time."""
 
     def __init__(self, deps: UpkeepDeps, policy: UpkeepPolicy) -> None:
+        if not deps.index.state.keeps_producers:
+            raise Bug("an index without producers cannot write their checkpoint")
         self._deps = deps
         self._policy = policy
         self._ulids = UlidSource(deps.chance)
@@ -147,8 +150,8 @@ class Collector:
         report.orphans += len(orphans)
 
     async def _close(self) -> str:
-        """Raises the horizon to the age of sealing: nobody can commit a bundle below it after this returns (R01)."""
-        limit = ulid_at(max(self._deps.clock.now_ms() - self._policy.seal_age_ms, 0))
+        """Raises the horizon: nobody can commit a bundle at or below it after this returns (R01)."""
+        limit = ulid_at(max(self._deps.clock.now_ms() - min(self._policy.seal_age_ms, self._policy.close_age_ms), 0))
         return (await raise_horizon(self._deps.store, limit)).ulid
 
 

@@ -71,7 +71,7 @@ class Sequencer:
     def __init__(self, deps: SequencerDeps) -> None:
         self._deps = deps
         self._horizon: Horizon = NO_HORIZON
-        self._expected: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
+        self._expected: dict[tuple[PartitionKey, int], tuple[int, int, int]] = {}
         self.counts = CommitCounts()
 
     @property
@@ -229,13 +229,18 @@ class Sequencer:
             part.settle(outcome)
         attempt.done(plan.pieces)
 
+    def forget_failures(self, before_ms: int) -> None:
+        """Producers do not come back for a run that failed so long ago."""
+        for place in [place for place, (_, _, at_ms) in self._expected.items() if at_ms < before_ms]:
+            del self._expected[place]
+
     def _remember(self, key: PartitionKey, producer_id: int, epoch: int, sequence: int) -> None:
         """A producer whose first run fails here has no state that would stop its second run; this stops it (R03)."""
         log = self._deps.index.state.find(key)
         known = self._expected.get((key, producer_id))
         if (log is not None and producer_id in log.producers) or (known is not None and known[0] >= epoch):
             return
-        self._expected[key, producer_id] = (epoch, sequence)
+        self._expected[key, producer_id] = (epoch, sequence, self._deps.clock.now_ms())
         if len(self._expected) > EXPECTED_MAX:
             del self._expected[next(iter(self._expected))]
 

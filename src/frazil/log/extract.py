@@ -13,6 +13,8 @@ from frazil.segments.kfs import FOOTER_BYTES, read_segment
 
 _LENGTH_AT = 8
 _FRAME_OVERHEAD = 12
+_REMEMBER_BYTES = 512
+"""Headers of smaller batches would take more memory than the cache counts; they are read again."""
 
 
 class Extract(NamedTuple):
@@ -37,7 +39,8 @@ def checked_batches(block: Block, ref: Ref, batch_bytes_max: int) -> list[Batch]
             view = block.view(ref.position, ref.length, where=ref.object_key)
             batches = split_batches(view, batch_bytes_max=batch_bytes_max, where=f"{ref.object_key}+{ref.position}")
         _check_offsets(batches, ref)
-        block.checked[place] = batches
+        if ref.length >= _REMEMBER_BYTES * len(batches):
+            block.checked[place] = batches
     return batches
 
 

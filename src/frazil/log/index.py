@@ -23,8 +23,9 @@ _NOTHING = Bounds(start=0, end=0)
 class LogIndex:
     """Where every record is. One per process; all of it on one event loop."""
 
-    def __init__(self, store: MetadataStore, *, shards: int) -> None:
-        self.state = LogState(shards)
+    def __init__(self, store: MetadataStore, *, shards: int, producers: bool = True) -> None:
+        """``producers`` False: a process that neither appends nor collects need not remember producers."""
+        self.state = LogState(shards, producers=producers)
         self._store = store
         self._revision: Revision = START
         self._reading: asyncio.Task[None] | None = None

@@ -110,7 +110,12 @@ class Retainer:
             report.losses += len(losses) if moved >= 0 else 0
 
     def _expired_to(self, log: PartitionLog, topic: TopicRecord) -> int:
-        """Where the log would start if nothing held it: the first ref that is young enough and without which there is too little."""
+        """Where the log would start if nothing held it: the first ref that is young enough and without which there is too little.
+
+        A topic whose ``cleanup.policy`` does not say delete keeps everything.
+        """
+        if "delete" not in topic.configs.get("cleanup.policy", "delete").replace(" ", "").split(","):
+            return log.start
         keep_ms = _config(topic, "retention.ms", RETENTION_MS)
         keep_bytes = _config(topic, "retention.bytes", -1)
         excess = sum(segment.body_bytes for segment in log.segments) + log.runs_bytes - keep_bytes

@@ -1,7 +1,8 @@
 """Sealing: runs in bundles → ``.kfs`` segments, all partitions of a bundle in one pass (R05, R12, R21).
 
-A pass closes all bundles up to an age by raising the horizon, so that the set of their commits is final, and seals each
-partition that has runs in them, together with everything before those runs. What is sealed is planned first: the plan
+When a bundle has reached the age of sealing, a pass closes it and all but the youngest bundles by raising the horizon, so that
+the set of their commits is final, and seals every partition up to its last run in them: each bundle is read once and is then
+needed by nobody. Partitions with a segment's worth of runs are sealed before that. What is sealed is planned first: the plan
 record fixes base, cuts and ``created``, so that every try of anybody writes the same bytes. The last transaction writes the
 segment records, moves ``sealed_to`` and ends the plan; it holds only if the plan is still there.
 """
@@ -21,7 +22,7 @@ from frazil.log.read import LogReader, ReadLimits
 from frazil.log.refs import Ref, Slice, Want
 from frazil.log.sealrecords import PartitionRecord, SealPlan, encode_partition, encode_plan, encode_segment
 from frazil.log.shards import partition_key, plan_key, segment_key
-from frazil.log.upkeep import UpkeepDeps, UpkeepPolicy, put_same
+from frazil.log.upkeep import UpkeepDeps, UpkeepPolicy, gather_all, put_same
 from frazil.metadata.port import START, Check, Moved, Write
 from frazil.segments import SegmentKey, build_segment
 from frazil.segments.kfs import SegmentBytes
@@ -29,8 +30,9 @@ from frazil.segments.sidecars import build_sidecar
 
 PLANS_MAX: Final = 40
 """Plans per transaction: a write and two checks each (R10)."""
-OPERATIONS_MAX: Final = 96
-CUTS_MAX: Final = 90
+PUTS_MAX: Final = 8
+"""Segments stored at the same time."""
+CUTS_MAX: Final = 32
 """Segments of one plan, so that one transaction can end it."""
 
 
@@ -79,18 +81,18 @@ class Sealer:
         await self._deps.index.refresh()
         await self._plan_all(report)
         await self._deps.index.refresh()
-        for group in self._groups():
-            await self._seal_group(group, report)
+        await self._seal_all(report)
         await self._deps.index.refresh()
         return report
 
     async def _close(self, age_ms: int) -> str:
-        """Raises the horizon if there is a bundle to close: each time costs every broker one more try (R01)."""
-        limit = ulid_at(max(self._deps.clock.now_ms() - age_ms, 0))
-        state = self._deps.index.state
-        if any(ulid <= limit for ulid in state.bundles) or any(ulid <= limit for ulid in state.spent):
-            return (await raise_horizon(self._deps.store, limit)).ulid
-        return limit
+        """The horizon, raised if a bundle has reached ``age_ms``: each time costs every broker one more try (R01). Else nothing."""
+        state, now_ms = self._deps.index.state, self._deps.clock.now_ms()
+        due = ulid_at(max(now_ms - age_ms, 0))
+        if not any(ulid <= due for ulid in (*state.bundles, *state.spent)):
+            return ""
+        limit = ulid_at(max(now_ms - min(age_ms, self._policy.close_age_ms), 0))
+        return (await raise_horizon(self._deps.store, limit)).ulid
 
     async def _plan_all(self, report: SealReport) -> None:
         wanted = [(log, plan) for log in self._candidates() if (plan := self._plan(log, report.closed)) is not None]
@@ -130,18 +132,27 @@ class Sealer:
             return 0
         return sum([await self._write_plans([one]) for one in wanted])
 
-    def _groups(self) -> list[list[_Unit]]:
-        """The segments of all plans, in the order of bundles' directories, in groups that fit the memory."""
+    async def _seal_all(self, report: SealReport) -> None:
+        """The segments of all plans, in the order of bundles' directories, a memory's worth at a time."""
+        plans = {key: units for key in sorted(self._deps.index.state.plans) if (units := self._units(key))}
+        done: dict[PartitionKey, list[Segment]] = {}
+        for group in self._groups([unit for units in plans.values() for unit in units]):
+            for key, segments in (await self._seal_group(group)).items():
+                done.setdefault(key, []).extend(segments)
+                if len(done[key]) == len(plans[key]) and await self._finish(key, done[key]):
+                    report.sealed += 1
+                    report.segments += len(done[key])
+                    report.body_bytes += sum(segment.body_bytes for segment in done[key])
+
+    def _groups(self, units: Sequence[_Unit]) -> list[list[_Unit]]:
         groups: list[list[_Unit]] = []
         size = 0
-        for key in sorted(self._deps.index.state.plans):
-            units = self._units(key)
-            weight = sum(unit.size for unit in units)
-            if not groups or size + weight > self._policy.memory_bytes:
+        for unit in units:
+            if not groups or size + unit.size > self._policy.memory_bytes:
                 groups.append([])
                 size = 0
-            groups[-1] += units
-            size += weight
+            groups[-1].append(unit)
+            size += unit.size
         return groups
 
     def _units(self, key: PartitionKey) -> list[_Unit]:
@@ -168,41 +179,35 @@ class Sealer:
             base = end
         return units
 
-    async def _seal_group(self, group: Sequence[_Unit], report: SealReport) -> None:
-        """One group; when one partition fails, each partition on its own, so that it stops nobody else."""
-        if not group:
-            return
+    async def _seal_group(self, group: Sequence[_Unit]) -> dict[PartitionKey, list[Segment]]:
+        """Stores the segments of one group; when one partition fails, each on its own, so that it stops nobody else."""
         try:
-            done = await self._write_segments(group)
+            return await self._write_segments(group)
         except (Corrupt, Missing) as error:
             keys = sorted({unit.key for unit in group})
             if len(keys) == 1:
                 if keys[0] in self._deps.index.state.plans:  # else somebody else has finished it meanwhile
                     self.troubles[keys[0]] = str(error)
-                return
-            for key in keys:
-                await self._seal_group([unit for unit in group if unit.key == key], report)
-            return
-        for key, segments in done.items():
-            if await self._finish(key, segments):
-                report.sealed += 1
-                report.segments += len(segments)
-                report.body_bytes += sum(segment.body_bytes for segment in segments)
+                return {}
+        done: dict[PartitionKey, list[Segment]] = {}
+        for key in keys:
+            done |= await self._seal_group([unit for unit in group if unit.key == key])
+        return done
 
     async def _write_segments(self, group: Sequence[_Unit]) -> dict[PartitionKey, list[Segment]]:
         wants = [Want(key=unit.key, offset=unit.refs[0].base, bytes_max=unit.size) for unit in group]
         slices = await self._reader.read_refs(wants, [unit.refs for unit in group])
         done: dict[PartitionKey, list[Segment]] = {}
-        for unit, piece in zip(group, slices, strict=True):
-            if (piece.base, piece.end) != (unit.refs[0].base, unit.refs[-1].end):
-                raise Corrupt(
-                    f"read [{piece.base}, {piece.end}) for a segment [{unit.refs[0].base}, {unit.refs[-1].end})", where=str(unit.key)
-                )
-            done.setdefault(unit.key, []).append(await self._write_segment(unit, piece))
+        for at in range(0, len(group), PUTS_MAX):
+            pairs = list(zip(group[at : at + PUTS_MAX], slices[at : at + PUTS_MAX], strict=True))
+            for (unit, _), segment in zip(pairs, await gather_all([self._write_segment(*pair) for pair in pairs]), strict=True):
+                done.setdefault(unit.key, []).append(segment)
         return done
 
     async def _write_segment(self, unit: _Unit, piece: Slice) -> Segment:
         """Index and sidecar before the segment: whoever lists the bucket and sees the segment finds them too."""
+        if (piece.base, piece.end) != (unit.refs[0].base, unit.refs[-1].end):
+            raise Corrupt(f"read [{piece.base}, {piece.end}), not [{unit.refs[0].base}, {unit.refs[-1].end})", where=str(unit.key))
         built: SegmentBytes = await self._deps.offload.run(lambda: build_segment([piece.data], created_ms=unit.created_ms))
         await put_same(self._deps, unit.name.sidecar(), build_sidecar(built.batches, segment_crc=built.crc))
         await put_same(self._deps, unit.name.index(), built.index)

@@ -19,8 +19,8 @@ from frazil.log.producers import SEQUENCES, ProducerState, Seen, Verdict, judge
 from frazil.log.state import LogState
 from frazil.records import Batch
 
-Expected: TypeAlias = Mapping[tuple[PartitionKey, int], tuple[int, int]]
-"""(partition, producer id) → (epoch, sequence): a run that failed here before the producer had any state (R03)."""
+Expected: TypeAlias = Mapping[tuple[PartitionKey, int], tuple[int, int, int]]
+"""(partition, producer id) → (epoch, sequence, time): a run that failed here before the producer had any state (R03)."""
 
 _FAULTS: Final = {
     Verdict.STALE_EPOCH: (FaultKind.INVALID_PRODUCER_EPOCH, "a newer epoch of this producer has written here"),
@@ -172,7 +172,7 @@ class _Work:
 
     def _judge(self, place: tuple[PartitionKey, int], known: ProducerState | None, batch: Batch, last: int) -> tuple[Verdict, int]:
         if known is None:
-            epoch, first = self._expected.get(place, (-1, 0))
+            epoch, first, _ = self._expected.get(place, (-1, 0, 0))
             if epoch == batch.producer_epoch and first != batch.base_sequence:
                 return Verdict.GAP, -1
         return judge(known, batch.producer_epoch, batch.base_sequence, last)

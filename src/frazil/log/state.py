@@ -70,7 +70,8 @@ class KnownPlan(NamedTuple):
 class LogState:
     """Mutable; owned by ``LogIndex``. Other modules read it between awaits and never change it."""
 
-    def __init__(self, shards: int) -> None:
+    def __init__(self, shards: int, *, producers: bool = True) -> None:
+        self.keeps_producers = producers
         self.shards = [Shard(number) for number in range(shards)]
         self.logs: dict[TopicId, dict[int, PartitionLog]] = {}
         self.bundles: dict[str, Bundle] = {}
@@ -201,7 +202,7 @@ class LogState:
         mark = read_mark(head.value, where=head.key)
         states_to = self._check_versions(shard, mark, sections, checkpoint)
         stepped = states_to >= 0
-        if stepped and checkpoint is not None:
+        if stepped and checkpoint is not None and self.keeps_producers:
             self._load_producers(shard, checkpoint)
         for section, record in sections:
             self._add_rows(shard, section, self._bundle(record))
@@ -282,7 +283,20 @@ class LogState:
             self.bundles[bundle.ulid] = bundle
             self.spent.discard(bundle.ulid)
 
+    def expire_producers(self, before_ms: int) -> int:
+        """Forgets producers whose last batch is older; how many. Otherwise memory would keep every producer there ever was (R10)."""
+        count = 0
+        for partitions in self.logs.values():
+            for log in partitions.values():
+                idle = [producer_id for producer_id, state in log.producers.items() if state.last_ms < before_ms]
+                for producer_id in idle:
+                    del log.producers[producer_id]
+                count += len(idle)
+        return count
+
     def _add_deltas(self, section: Section, created_ms: int) -> None:
+        if not self.keeps_producers:
+            return
         for row, producer_id, epoch, first, last, base in section.deltas:
             place = section.rows[row]
             producers = self.log(place.topic_id, place.partition).producers

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from crc32c import crc32c
 
@@ -18,6 +20,7 @@ from frazil.metadata.port import MetadataStore
 from frazil.metadata.topics import Topics
 from frazil.objects.port import ObjectStore
 
+T = TypeVar("T")
 DAY_MS: Final = 24 * 3600 * 1000
 PUT_TRIES: Final = 5
 
@@ -43,6 +46,8 @@ class UpkeepPolicy:
 
     seal_age_ms: int = 600_000
     """A bundle gets at most this old, whatever its partitions hold (R12)."""
+    close_age_ms: int = 60_000
+    """When sealing by age takes place, every bundle older than this is sealed with it and closed; younger ones stay as the tail."""
     segment_bytes: int = 64 * 1024 * 1024
     """Segments are cut at about this size; a partition with that much unsealed is sealed before its time."""
     memory_bytes: int = 256 * 1024 * 1024
@@ -75,6 +80,17 @@ async def put_same(deps: UpkeepDeps, key: str, data: bytes) -> None:
         if tried + 1 == PUT_TRIES:
             raise trouble
         await pause(trouble.after_ms, deps.chance)
+
+
+async def gather_all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Runs ``work`` at the same time; the first error is raised when all have ended."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    done: list[T] = []
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+        done.append(result)
+    return done
 
 
 async def _is_there(deps: UpkeepDeps, key: str, data: bytes) -> bool:

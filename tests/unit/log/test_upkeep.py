@@ -327,3 +327,51 @@ def test_find_time_before_and_after_sealing() -> None:
         await one.stop()
 
     in_world(body)
+
+
+def test_idle_producers_are_forgotten() -> None:
+    async def body(world: World) -> None:
+        one = world.broker().start()
+        for pid in range(50):
+            await one.append(key(), batch(["x"], pid=pid, epoch=0, sequence=0))
+        await asyncio.sleep(25 * 3600)
+        await one.append(key(), batch(["x"], pid=7, epoch=0, sequence=1))
+        log = one.index.state.find(key())
+        assert log is not None and list(log.producers) == [7]
+        await one.stop()
+
+    in_world(body)
+
+
+def test_compacted_topics_keep_everything() -> None:
+    async def body(world: World) -> None:
+        one = world.broker().start()
+        topic = await one.topic("t", 1, retention_ms="1000", cleanup_policy="compact")
+        await one.append(key(0, topic.topic_id), batch(["x"]))
+        await one.caretaker().retainer.pass_once()
+        assert one.index.bounds(key(0, topic.topic_id)).start == 0
+        await one.topics.set_configs("t", {"cleanup.policy": "compact, delete"})
+        await one.caretaker().retainer.pass_once()
+        assert one.index.bounds(key(0, topic.topic_id)).start == 1
+        await one.stop()
+
+    in_world(body)
+
+
+def test_a_pass_seals_what_is_due_in_one_go_and_leaves_the_tail() -> None:
+    """Steady traffic and a pass every ten seconds: one segment per partition and age, not one per pass."""
+
+    async def body(world: World) -> None:
+        one = world.broker().start()
+        topic = await one.topic("t", 2)
+        care = one.caretaker()
+        for _ in range(200):
+            await one.appender.append([run_of(key(p, topic.topic_id), batch(["x"])) for p in range(2)])
+            await asyncio.sleep(10)
+            await care.pass_once()
+        log = one.index.state.find(key(1, topic.topic_id))
+        assert log is not None and len(log.segments) == 3
+        assert 3 <= len(log.run_bases) <= 61
+        await one.stop()
+
+    in_world(body)
