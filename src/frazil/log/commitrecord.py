@@ -123,10 +123,11 @@ def decode_commit(value: bytes, *, where: str) -> CommitRecord:
         format_, flags, chunk, created_ms, bundle_bytes, ulid = _FRONT.unpack_from(value)
         if format_ != FORMAT:
             raise Corrupt(f"commit record of format {format_}; this version reads {FORMAT}", where=where)
+        name = ulid.decode("ascii")
         sections = _decode_body(_inflate(value[_FRONT.size :], where) if flags & _ZLIB else value[_FRONT.size :])
     except (struct.error, zlib.error, IndexError, ValueError) as error:
         raise Corrupt(f"commit record is damaged: {error}", where=where) from error
-    return CommitRecord(ulid=ulid.decode(), chunk=chunk, created_ms=created_ms, bundle_bytes=bundle_bytes, sections=sections)
+    return CommitRecord(ulid=name, chunk=chunk, created_ms=created_ms, bundle_bytes=bundle_bytes, sections=sections)
 
 
 def _inflate(packed: bytes, where: str) -> bytes:
