@@ -69,11 +69,13 @@ class Owner:
             return
         interval_ms = self.pipeline.board.interval_ms
         # Ticks of all tables with one interval fall together, so that a bundle is read once for all its topics (R12).
-        due_ms = (clock.monotonic_ms() // interval_ms + 1) * interval_ms
+        begun_ms = clock.monotonic_ms()
+        due_ms = (begun_ms // interval_ms + 1) * interval_ms
+        await _sleep(stop, min(settings.commit_interval_min_ms, due_ms - begun_ms))
         while not stop.is_set() and (left_ms := due_ms - clock.monotonic_ms()) > 0:
-            await _sleep(stop, min(left_ms, _LOOK_MS if left_ms > 2 * _LOOK_MS else left_ms))
             if self.pipeline.waiting_bytes(self.spec.commit_bytes) >= self.spec.commit_bytes:
                 return
+            await _sleep(stop, min(left_ms, _LOOK_MS))
 
 
 async def _sleep(stop: asyncio.Event, pause_ms: float) -> None:
