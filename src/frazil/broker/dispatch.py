@@ -37,7 +37,7 @@ class Dispatcher:
         self._counters: Mapping[int, ApiCounters] = MappingProxyType({h.key: services.counters.api(h.key.name) for h in handlers})
         self._clock = services.clock
         self._loop = asyncio.get_running_loop()
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._open: dict[Exchange, asyncio.Task[None]] = {}
 
     def serve(self, connection: Connection, exchange: Exchange, frame: memoryview) -> None:
         """Starts handling one request. Raises Corrupt when the frame is not a request."""
@@ -52,13 +52,9 @@ class Dispatcher:
         counters.bytes_in += len(frame)
         call = Call(services=self._services, session=connection, header=header, message=message)
         task = self._loop.create_task(self._run(handler, call, exchange), name=handler.key.name)
-        self._tasks[task] = None
-        task.add_done_callback(self._forget)
+        self._open[exchange] = task
         if handler.ends_with_connection:
             exchange.task = task
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(task, None)
 
     async def _run(self, handler: Handler, call: Call[Any], exchange: Exchange) -> None:
         counters = self._counters[handler.key]
@@ -81,6 +77,7 @@ class Dispatcher:
             counters.latency_ms_sum += took_ms
             counters.latency_ms_max = max(counters.latency_ms_max, took_ms)
             counters.bytes_out += sum(map(len, parts))
+            del self._open[exchange]
             exchange.finish(parts)
 
     def _error_answer(self, call: Call[Any], error: FrazilError) -> Sequence[Blob]:
@@ -123,7 +120,7 @@ class Dispatcher:
 
     async def drain(self, timeout_ms: int) -> bool:
         """Waits for the requests under way; False when some are not done after ``timeout_ms``, which are then cancelled."""
-        tasks = list(self._tasks)
+        tasks = list(self._open.values())
         if not tasks:
             return True
         _, late = await asyncio.wait(tasks, timeout=timeout_ms / 1000)

@@ -170,17 +170,23 @@ class TopicPolicy:
 
     batch_bytes_max: int
     log_append_time: bool
+    bounded: bool
+    """Timestamps of producers are looked at: one of the two bounds below is set."""
     before_max_ms: int
     after_max_ms: int
 
     @classmethod
     def of(cls, configs: Mapping[str, str]) -> TopicPolicy:
         """Reads the four configs, defaults filled in."""
+        log_append_time = effective(configs, "message.timestamp.type") == "LogAppendTime"
+        before_max_ms = int(effective(configs, "message.timestamp.before.max.ms"))
+        after_max_ms = int(effective(configs, "message.timestamp.after.max.ms"))
         return cls(
             batch_bytes_max=int(effective(configs, "max.message.bytes")),
-            log_append_time=effective(configs, "message.timestamp.type") == "LogAppendTime",
-            before_max_ms=int(effective(configs, "message.timestamp.before.max.ms")),
-            after_max_ms=int(effective(configs, "message.timestamp.after.max.ms")),
+            log_append_time=log_append_time,
+            bounded=not log_append_time and (before_max_ms < LONG_MAX or after_max_ms < LONG_MAX),
+            before_max_ms=before_max_ms,
+            after_max_ms=after_max_ms,
         )
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from frazil.broker.topic_configs import TopicPolicy
 from frazil.kit.errors import RetryLater
-from frazil.kit.names import TopicId
 from frazil.metadata.port import MetadataStore
 from frazil.metadata.topics import PREFIX, TopicRecord, Topics
 
@@ -16,7 +15,9 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Policed:
+class KnownTopic:
+    """A topic with its produce rules, parsed once per version of its record."""
+
     record: TopicRecord
     policy: TopicPolicy
 
@@ -28,7 +29,7 @@ class TopicView:
         self.topics = topics
         """For changes; look-ups go through this view."""
         self._store = store
-        self._policies: dict[TopicId, _Policed] = {}
+        self._known: dict[str, KnownTopic] = {}
         self._lock = asyncio.Lock()
         self._begun = 0
         self._done = 0
@@ -63,20 +64,22 @@ class TopicView:
             await self.topics.refresh()
             self._done = mine
 
-    def policy(self, record: TopicRecord) -> TopicPolicy:
-        """The produce rules of a topic, parsed once per version of its record."""
-        found = self._policies.get(record.topic_id)
+    def known(self, name: str) -> KnownTopic | None:
+        """From memory, with the rules for produce."""
+        record = self.topics.get(name)
+        if record is None:
+            return None
+        found = self._known.get(name)
         if found is None or found.record is not record:
-            found = _Policed(record, TopicPolicy.of(record.configs))
-            self._policies[record.topic_id] = found
-        return found.policy
+            found = self._known[name] = KnownTopic(record, TopicPolicy.of(record.configs))
+        return found
 
     async def follow(self) -> None:
-        """Task: refreshes on every hint (at least each second, R20), and forgets policies of topics that are gone."""
+        """Task: refreshes on every hint (at least each second, R20), and forgets the rules of topics that are gone."""
         async for _ in self._store.watch(PREFIX):
             try:
                 await self.refresh()
             except RetryLater as error:
                 log.warning("topics not read: %s", error)
-            for topic_id in [t for t in self._policies if self.topics.by_id(t) is None]:
-                del self._policies[topic_id]
+            for name in [name for name in self._known if self.topics.get(name) is None]:
+                del self._known[name]

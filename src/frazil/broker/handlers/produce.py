@@ -22,10 +22,10 @@ from frazil.broker.handlers.produce_old import decode_old_produce, encode_old_pr
 from frazil.broker.registry import Call, Shape, handles
 from frazil.broker.services import Services
 from frazil.broker.topic_configs import TopicPolicy
+from frazil.broker.topic_view import KnownTopic
 from frazil.kit.errors import Corrupt, Refused, RetryLater
 from frazil.kit.names import PartitionId, PartitionKey
 from frazil.log.append import Appended, AppendRun
-from frazil.metadata.topics import TopicRecord
 from frazil.records import Batch, Codec, restamp, split_batches
 from frazil.records.batches import BatchTooLarge
 from frazil.wire.errors import ErrorCode
@@ -35,6 +35,7 @@ from frazil.wire.produce import (
     ProduceCall,
     ProducedPartition,
     ProducedTopic,
+    ProducePartition,
     ProduceTopic,
     decode_produce,
     encode_produce_response,
@@ -43,12 +44,23 @@ from frazil.wire.produce import (
 _FIRST_SERVED = 3
 _FIRST_WITH_ZSTD = 7
 _MAGIC_AT = 16
+_MAGIC = 2
+_ATTRIBUTES_TO_CHECK = ~0b11
+"""Everything but the codecs that every version may send."""
 
 
 @dataclass(slots=True)
 class _Refusal(Exception):
     code: ErrorCode
     why: str
+
+
+@dataclass(slots=True)
+class _Good:
+    """What goes to the log, and the places of its answers, side by side."""
+
+    runs: list[AppendRun]
+    waiting: list[ProducedPartition]
 
 
 def _decode(version: int, frame: memoryview, position: int) -> ProduceCall:
@@ -65,17 +77,20 @@ def _encode(version: int, topics: Sequence[ProducedTopic]) -> Sequence[Blob]:
 async def produce(call: Call[ProduceCall]) -> Sequence[ProducedTopic] | None:
     """Checks, appends, answers."""
     request = call.message
+    view = call.services.topics
+    gate = call.session.produce_gate
+    trouble: RetryLater | None = None
+    topics = [view.known(topic.name) for topic in request.topics]
+    if None in topics or gate.locked():
+        async with gate:
+            trouble = await _look_up(call.services, request)
+        topics = [view.known(topic.name) for topic in request.topics]
+    # No await from here to append: the order of requests on this connection is the order in the log (R03).
     runs: list[AppendRun] = []
     waiting: list[ProducedPartition] = []
-    gate = call.session.produce_gate
-    unknown = [t.name for t in request.topics if call.services.topics.get(t.name) is None]
-    if unknown or gate.locked():
-        async with gate:
-            trouble = await _look_up(call.services, unknown)
-    else:
-        trouble = None
-    # No await from here to append: the order of requests on this connection is the order in the log (R03).
-    answer = [_check_topic(call, topic, runs, waiting, trouble) for topic in request.topics]
+    answer = []
+    for asked, known in zip(request.topics, topics, strict=True):
+        answer.append(_check_topic(call, asked, known, _Good(runs, waiting), trouble))
     if runs:
         await _append(call.services, runs, waiting)
     if request.acks == 0:
@@ -104,75 +119,86 @@ async def _append(services: Services, runs: list[AppendRun], waiting: list[Produ
             partition.error_message = outcome.why
 
 
-async def _look_up(services: Services, unknown: list[str]) -> RetryLater | None:
+async def _look_up(services: Services, request: ProduceCall) -> RetryLater | None:
     """Refreshes the topics if some are unknown; what went wrong, if anything."""
     try:
-        await services.topics.find_all(unknown)
+        await services.topics.find_all([topic.name for topic in request.topics])
     except RetryLater as error:
         return error
     return None
 
 
 def _check_topic(
-    call: Call[ProduceCall], topic: ProduceTopic, runs: list[AppendRun], waiting: list[ProducedPartition], trouble: RetryLater | None
+    call: Call[ProduceCall], asked: ProduceTopic, known: KnownTopic | None, good: _Good, trouble: RetryLater | None
 ) -> ProducedTopic:
-    """Adds the topic's good partitions to ``runs`` (their answers to ``waiting``) and answers the others at once."""
-    record = call.services.topics.get(topic.name)
+    """Adds the topic's good partitions to ``good`` and answers the others at once."""
     answers = []
-    for partition in topic.partitions:
+    for partition in asked.partitions:
         answer = ProducedPartition(partition.index)
         answers.append(answer)
         try:
-            if record is None and trouble is not None:
+            if known is None and trouble is not None:
                 raise _Refusal(code_of(trouble), str(trouble))
-            if record is None or not 0 <= partition.index < record.partitions:
-                raise _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no partition {partition.index}")
-            runs.append(_check_run(call, record, partition.index, partition.records, answer))
-            waiting.append(answer)
+            if known is None or not 0 <= partition.index < known.record.partitions:
+                raise _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{asked.name} has no partition {partition.index}")
+            good.runs.append(_check_run(call, known, partition, answer))
+            good.waiting.append(answer)
         except _Refusal as refusal:
             answer.error_code = refusal.code
             answer.error_message = refusal.why
-    return ProducedTopic(topic.name, answers)
+    return ProducedTopic(asked.name, answers)
 
 
-def _check_run(
-    call: Call[ProduceCall], record: TopicRecord, partition: int, data: memoryview | None, answer: ProducedPartition
-) -> AppendRun:
-    request = call.message
-    if request.acks not in (-1, 0, 1):
-        raise _Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; use -1, 0 or 1")
-    if request.transactional_id is not None:
-        raise _Refusal(ErrorCode.INVALID_TXN_STATE, "transactions are not supported; produce without a transactional id")
-    if not data:
-        raise _Refusal(ErrorCode.INVALID_RECORD, "a produce request carries at least one batch per partition")
-    if call.version < _FIRST_SERVED or (len(data) > _MAGIC_AT and data[_MAGIC_AT] != 2):
-        raise _Refusal(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "message formats 0 and 1 are gone (KIP-724); send v2 batches")
-    policy = call.services.topics.policy(record)
-    try:
-        batches = split_batches(data, batch_bytes_max=policy.batch_bytes_max, where=f"{record.name}-{partition}")
-    except BatchTooLarge as error:
-        raise _Refusal(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
-    except Corrupt as error:
-        raise _Refusal(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    now_ms = call.services.clock.now_ms()
+def _check_run(call: Call[ProduceCall], known: KnownTopic, asked: ProducePartition, answer: ProducedPartition) -> AppendRun:
+    version = call.header.api_version
+    data = _records(call.message, version, asked)
+    policy = known.policy
+    batches = _split(data, known, asked.index)
     for batch in batches:
-        _check_batch(batch, call.version, policy, now_ms)
-    key = PartitionKey(record.topic_id, PartitionId(partition))
+        if batch.offset_count != batch.record_count:
+            raise _Refusal(ErrorCode.INVALID_RECORD, f"{batch.record_count} records that take {batch.offset_count} offsets")
+        if batch.attributes & _ATTRIBUTES_TO_CHECK:
+            _check_attributes(batch, version)
+    key = PartitionKey(known.record.topic_id, PartitionId(asked.index))
+    if policy.bounded:
+        _check_timestamps(batches, policy, call.services.clock.now_ms())
     if policy.log_append_time:
         # The stamp changes bytes under the CRC, so it happens before the bundle is built (R31).
+        now_ms = call.services.clock.now_ms()
         data = memoryview(b"".join(restamp(data[b.position : b.position + b.length], now_ms) for b in batches))
         batches = split_batches(data, batch_bytes_max=policy.batch_bytes_max)
         answer.log_append_time_ms = now_ms
     return AppendRun(key=key, data=data, batches=batches)
 
 
-def _check_batch(batch: Batch, version: int, policy: TopicPolicy, now_ms: int) -> None:
+def _records(request: ProduceCall, version: int, asked: ProducePartition) -> memoryview:
+    if request.acks not in (-1, 0, 1):
+        raise _Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; use -1, 0 or 1")
+    if request.transactional_id is not None:
+        raise _Refusal(ErrorCode.INVALID_TXN_STATE, "transactions are not supported; produce without a transactional id")
+    data = asked.records
+    if not data:
+        raise _Refusal(ErrorCode.INVALID_RECORD, "a produce request carries at least one batch per partition")
+    if version < _FIRST_SERVED or (len(data) > _MAGIC_AT and data[_MAGIC_AT] != _MAGIC):
+        raise _Refusal(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "message formats 0 and 1 are gone (KIP-724); send v2 batches")
+    return data
+
+
+def _split(data: memoryview, known: KnownTopic, partition: int) -> list[Batch]:
+    try:
+        return split_batches(data, batch_bytes_max=known.policy.batch_bytes_max)
+    except BatchTooLarge as error:
+        raise _Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"{known.record.name}-{partition}: {error}") from error
+    except Corrupt as error:
+        raise _Refusal(ErrorCode.CORRUPT_MESSAGE, f"{known.record.name}-{partition}: {error}") from error
+
+
+def _check_attributes(batch: Batch, version: int) -> None:
+    """Flags that only the broker may set, and codecs that not every version may send."""
     if batch.is_control:
         raise _Refusal(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     if batch.is_transactional:
         raise _Refusal(ErrorCode.INVALID_TXN_STATE, "transactions are not supported; produce without a transactional id")
-    if batch.offset_count != batch.record_count:
-        raise _Refusal(ErrorCode.INVALID_RECORD, f"{batch.record_count} records that take {batch.offset_count} offsets")
     if batch.is_log_append_time:
         raise _Refusal(ErrorCode.INVALID_TIMESTAMP, "only the broker may stamp a batch with LogAppendTime")
     try:
@@ -181,9 +207,12 @@ def _check_batch(batch: Batch, version: int, policy: TopicPolicy, now_ms: int) -
         raise _Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, str(error)) from error
     if codec is Codec.ZSTD and version < _FIRST_WITH_ZSTD:
         raise _Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd may not be sent with Produce v{version} (KIP-110)")
-    if policy.log_append_time:
-        return
-    if batch.max_timestamp_ms - now_ms > policy.after_max_ms:
-        raise _Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {batch.max_timestamp_ms} is ahead by more than {policy.after_max_ms} ms")
-    if batch.base_timestamp_ms >= 0 and now_ms - batch.base_timestamp_ms > policy.before_max_ms:
-        raise _Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {batch.base_timestamp_ms} is behind by more than {policy.before_max_ms} ms")
+
+
+def _check_timestamps(batches: Sequence[Batch], policy: TopicPolicy, now_ms: int) -> None:
+    for batch in batches:
+        newest, first = batch.max_timestamp_ms, batch.base_timestamp_ms
+        if newest - now_ms > policy.after_max_ms:
+            raise _Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {newest} is ahead by more than {policy.after_max_ms} ms")
+        if first >= 0 and now_ms - first > policy.before_max_ms:
+            raise _Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {first} is behind by more than {policy.before_max_ms} ms")
