@@ -14,6 +14,7 @@ from frazil.wire.frame import decode_response_header, encode_request_frame, fram
 M = TypeVar("M", bound=Message)
 
 _FRAME_BYTES_MAX = 256 * 1024 * 1024
+_CONNECT_TIMEOUT_S = 10.0
 _ANSWER_TIMEOUT_S = 60.0
 
 
@@ -29,7 +30,8 @@ class BrokerConnection:
     async def open(self) -> None:
         """Connects. Raises RetryLater with the address when nobody listens."""
         try:
-            self._reader, self._writer = await asyncio.wait_for(asyncio.open_connection(self._host, self._port), 10)
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
         except (OSError, TimeoutError) as error:
             raise RetryLater(f"no broker answers at {self._host}:{self._port} ({error}); is `frazil dev` running?") from error
 
@@ -54,8 +56,9 @@ class BrokerConnection:
         try:
             writer.write(encode_request_frame(header, encode_request(api_key, version, request)))
             await writer.drain()
-            prefix = await asyncio.wait_for(reader.readexactly(4), _ANSWER_TIMEOUT_S)
-            frame = memoryview(await reader.readexactly(frame_size(prefix, _FRAME_BYTES_MAX)))
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                prefix = await reader.readexactly(4)
+                frame = memoryview(await reader.readexactly(frame_size(prefix, _FRAME_BYTES_MAX)))
         except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
             raise RetryLater(f"the broker at {self._host}:{self._port} did not answer: {error!r}") from error
         correlation, position = decode_response_header(api_key, version, frame)

@@ -58,7 +58,8 @@ async def _end(role: str, process: Process) -> None:
     if process.returncode is None:
         process.terminate()
     try:
-        await asyncio.wait_for(process.wait(), _STOP_S)
+        async with asyncio.timeout(_STOP_S):
+            await process.wait()
     except TimeoutError:
         _LOG.error("%s did not stop within %.0f s; killing it", role, _STOP_S)
         process.kill()

@@ -222,7 +222,8 @@ class Committer:
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     async def _within(self, call: Awaitable[T]) -> T:
-        return await asyncio.wait_for(call, self._policy.request_timeout_ms / 1000)
+        async with asyncio.timeout(self._policy.request_timeout_ms / 1000):  # wait_for of Python 3.11 can lose a cancellation
+            return await call
 
     async def _retrying(self, ident: str, work: Callable[[], Awaitable[T]]) -> T:
         pause_ms = self._policy.backoff_min_ms

@@ -348,7 +348,8 @@ class Groups:
             if self._timers:
                 pause_s = min(pause_s, max(0.0, (self._timers[0][0] - self._now_ms()) / 1000))
             try:
-                await asyncio.wait_for(self._wake.wait(), pause_s)
+                async with asyncio.timeout(pause_s):  # wait_for of Python 3.11 can lose a cancellation
+                    await self._wake.wait()
             except TimeoutError:
                 continue
 
