@@ -62,6 +62,7 @@ class LiveBrokers:
     async def register(self, me: BrokerRecord) -> None:
         """Announces this broker. An own earlier announcement at another address is waited for. Raises RetryLater, Conflict."""
         deadline_ms = self._clock.monotonic_ms() + 2 * self._ttl_ms
+        said = False
         while True:
             began_ms = self._clock.monotonic_ms()
             try:
@@ -70,7 +71,9 @@ class LiveBrokers:
             except Conflict as error:
                 if began_ms >= deadline_ms:
                     raise
-                log.info("waiting to register: %s", error)
+                if not said:
+                    log.warning("waiting to register: %s", error)
+                    said = True
                 await asyncio.sleep(_RETRY_S)
         self._valid_until_ms = began_ms + self._ttl_ms
         self._me = me

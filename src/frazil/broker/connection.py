@@ -37,11 +37,12 @@ _PRODUCE_KEY = b"\0\0"
 class Exchange:
     """One request and the place of its answer in the order of this connection."""
 
-    __slots__ = ("_connection", "charge", "done", "fault_point", "parts", "task")
+    __slots__ = ("_connection", "answer_bytes", "charge", "done", "fault_point", "parts", "task")
 
     def __init__(self, connection: Connection, charge: int) -> None:
         self._connection = connection
         self.charge = charge
+        self.answer_bytes = 0
         self.parts: Sequence[Blob] = ()
         self.done = False
         self.fault_point = ""
@@ -49,11 +50,13 @@ class Exchange:
         self.task: asyncio.Task[None] | None = None
         """Set for requests that end with their connection (a long poll)."""
 
-    def finish(self, parts: Sequence[Blob]) -> None:
-        """The answer; empty for a request that is not answered (acks=0)."""
+    def finish(self, parts: Sequence[Blob]) -> int:
+        """The answer; empty for a request that is not answered (acks=0). Returns its size; it counts from now on."""
         self.parts = parts
         self.done = True
-        self._connection.answer_ready()
+        self.answer_bytes = sum(map(len, parts))
+        self._connection.answer_ready(self.answer_bytes)
+        return self.answer_bytes
 
 
 class Serve(Protocol):
@@ -325,8 +328,10 @@ class Connection(asyncio.BufferedProtocol):
 
     # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def answer_ready(self) -> None:
+    def answer_ready(self, answer_bytes: int) -> None:
         """An exchange is done; what can leave in order leaves at the end of this turn of the loop, in one write."""
+        if answer_bytes:
+            self._house.budget.take(answer_bytes)
         if not self._flush_scheduled and self._exchanges and self._exchanges[0].done:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
@@ -335,25 +340,25 @@ class Connection(asyncio.BufferedProtocol):
         self._flush_scheduled = False
         parts: list[Blob] = []
         points: list[str] = []
-        held = 0
+        held = answers = 0
         while self._exchanges and self._exchanges[0].done:
             exchange = self._exchanges.popleft()
             parts.extend(exchange.parts)
             held += exchange.charge
+            answers += exchange.answer_bytes
             if exchange.fault_point:
                 points.append(exchange.fault_point)
         transport = self._transport
-        budget = self._house.budget
         if parts and transport is not None and not transport.is_closing():
-            unsent = sum(map(len, parts))
-            self._unsent += unsent
-            budget.take(unsent)
+            self._unsent += answers
             transport.writelines(parts)
             self._last_ms = self._now_ms()
             for point in points:
                 self._house.faults.reach(point)
+        else:
+            held += answers
         if held:
-            budget.release(held)
+            self._house.budget.release(held)
         if not self._write_paused:
             self._release_unsent()
         if self._start != self._end or self._reading_paused:

@@ -76,9 +76,8 @@ class Dispatcher:
             took_ms = self._clock.monotonic_ms() - began_ms
             counters.latency_ms_sum += took_ms
             counters.latency_ms_max = max(counters.latency_ms_max, took_ms)
-            counters.bytes_out += sum(map(len, parts))
             del self._open[exchange]
-            exchange.finish(parts)
+            counters.bytes_out += exchange.finish(parts)
 
     def _error_answer(self, call: Call[Any], error: FrazilError) -> Sequence[Blob]:
         """The answer to a request that failed as a whole, if its response has a place for a code; else the connection ends."""

@@ -21,6 +21,7 @@ from frazil.broker.settings import BrokerSettings
 from frazil.broker.topic_view import TopicView
 from frazil.kit.errors import RetryLater
 from frazil.kit.tasks import spawn
+from frazil.log.gate import Gate
 from frazil.metadata.cluster import BrokerRecord
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Broker:
             index=deps.index,
             appender=deps.appender,
             reader=deps.reader,
+            fetch_gate=Gate(settings.fetch_buffered_bytes_max),
             groups=self._groups,
             producer_ids=ProducerIds(deps.store),
             counters=self.counters,

@@ -17,6 +17,7 @@ from frazil.kit.clock import Clock
 from frazil.kit.faultpoints import FaultPoints
 from frazil.kit.names import PartitionKey
 from frazil.log.append import Appender
+from frazil.log.gate import Gate
 from frazil.log.index import LogIndex
 from frazil.log.read import LogReader
 from frazil.metadata.cluster import next_producer_ids
@@ -76,6 +77,8 @@ class Services:
     index: LogIndex
     appender: Appender
     reader: LogReader
+    fetch_gate: Gate
+    """Bounds the bytes that are being read for Fetch."""
     groups: Groups
     producer_ids: ProducerIds
     counters: BrokerCounters

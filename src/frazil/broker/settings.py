@@ -46,6 +46,8 @@ class BrokerSettings:
     """A frame must be complete this long after its first byte, plus one second for each MiB."""
     fetch_bytes_max: int = 55 * _MIB
     """Upper bound of one Fetch answer, whatever the client asks (it may be passed by one batch)."""
+    fetch_buffered_bytes_max: int = 256 * _MIB
+    """Bytes that all Fetch requests together may be reading at once; more wait in line."""
     fetch_wait_max_ms: int = 60_000
     stop_timeout_ms: int = 10_000
     """How long ``stop`` waits for requests that are being handled."""

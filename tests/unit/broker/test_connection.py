@@ -99,6 +99,26 @@ def test_answers_leave_in_the_order_of_the_requests() -> None:
     run_virtual(main())
 
 
+def test_answers_that_cannot_leave_yet_count() -> None:
+    async def main() -> None:
+        echo = Echo()
+        transport = echo.connect()
+        transport.feed(framed(b"\0\0a") + framed(b"\0\0b"))
+        echo.exchanges[1].finish([b"x" * 1000])
+        await asyncio.sleep(0.1)
+        assert echo.house.budget.used == 6 + 1000
+        echo.exchanges[0].finish([b"y" * 500])
+        await asyncio.sleep(0.1)
+        assert echo.house.budget.used == 0
+        transport.feed(framed(b"\0\0c"))
+        transport.close()
+        echo.exchanges[2].finish([b"z" * 70])
+        await asyncio.sleep(0.1)
+        assert echo.house.budget.used == 0
+
+    run_virtual(main())
+
+
 def test_open_requests_of_one_connection_are_bounded() -> None:
     async def main() -> None:
         echo = Echo(connection_inflight_max=3)

@@ -390,3 +390,32 @@ def test_deleted_records_are_gone_and_the_rest_stays_kip107() -> None:
         assert await list_offset(on, -2) == await list_offset(on, -1) == (0, 20, -1)
 
     play(scene)
+
+
+def test_fetches_together_read_a_bounded_number_of_bytes() -> None:
+    async def scene(on: Stage) -> None:
+        await on.topic()
+        data = batch(1, value=b"x" * 50_000)
+        for _ in range(4):
+            await on.client.produce("t", data)
+        gate = on.parts.broker._dispatcher._services.fetch_gate
+        highest = 0
+        real = on.parts.broker._deps.reader.read_many
+
+        async def slow(wants: object) -> object:
+            nonlocal highest
+            highest = max(highest, gate.held_bytes)
+            await asyncio.sleep(1)
+            return await real(wants)  # type: ignore[arg-type]
+
+        on.parts.broker._deps.reader.read_many = slow  # type: ignore[assignment,method-assign]
+        clients = [on.another() for _ in range(6)]
+        for client in clients:
+            client.send(ApiKey.FETCH, 12, fetch_request(0))
+        for client in clients:
+            _, response = await client.receive(ApiKey.FETCH, 12)
+            assert len(response.responses[0].partitions[0].records) == 4 * len(data)
+        assert 4 * len(data) <= highest <= 500_000
+        assert gate.held_bytes == 0
+
+    play(scene, fetch_buffered_bytes_max=500_000)

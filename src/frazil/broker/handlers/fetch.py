@@ -114,7 +114,8 @@ async def _read(services: Services, readings: Sequence[_Reading], bytes_max: int
         answer = reading.answer
         answer.high_watermark = answer.last_stable_offset = bounds.end
         answer.log_start_offset = bounds.start
-        if reading.offset == bounds.end or (left <= 0 and bounds.start <= reading.offset < bounds.end):
+        full = left <= 0 and bool(wants) and bounds.start <= reading.offset < bounds.end
+        if reading.offset == bounds.end or full:
             continue
         share = max(0, min(reading.bytes_max, left))
         left -= min(share, sum(ref.length for ref in index.refs(reading.key, reading.offset, bytes_max=share)))
@@ -122,6 +123,8 @@ async def _read(services: Services, readings: Sequence[_Reading], bytes_max: int
         wanted.append(reading)
     if not wants:
         return
+    expected = bytes_max - left
+    await services.fetch_gate.enter(expected)
     try:
         for reading, found in zip(wanted, await services.reader.read_many(wants), strict=True):
             _fill(reading.answer, found)
@@ -129,6 +132,8 @@ async def _read(services: Services, readings: Sequence[_Reading], bytes_max: int
         # One bad partition must not starve the others: each is read alone and gets its own verdict.
         for reading, want in zip(wanted, wants, strict=True):
             await _read_alone(services, reading, want)
+    finally:
+        services.fetch_gate.leave(expected)
 
 
 async def _read_alone(services: Services, reading: _Reading, want: Want) -> None:
