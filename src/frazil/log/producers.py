@@ -32,7 +32,7 @@ class Seen(NamedTuple):
 
 
 class ProducerState:
-    """One producer in one partition. Mutable; copied before a tentative change."""
+    """One producer in one partition. Never changed, only replaced. Not a dataclass: one is made per idempotent batch (R32)."""
 
     __slots__ = ("batches", "epoch", "last_ms")
 
@@ -41,18 +41,12 @@ class ProducerState:
         self.last_ms = last_ms
         self.batches = batches
 
-    def copy(self) -> ProducerState:
-        """An independent copy."""
-        return ProducerState(self.epoch, self.last_ms, self.batches)
 
-    def add(self, epoch: int, seen: Seen, now_ms: int) -> None:
-        """Folds one accepted batch."""
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches = (seen,)
-        else:
-            self.batches = (*self.batches[1 - BATCHES_MAX :], seen)
-        self.last_ms = max(self.last_ms, now_ms)
+def after(state: ProducerState | None, epoch: int, seen: Seen, now_ms: int) -> ProducerState:
+    """The state once the batch ``seen`` is in the log; ``state`` itself is left as it is."""
+    if state is None or state.epoch != epoch:
+        return ProducerState(epoch, now_ms, (seen,))
+    return ProducerState(epoch, now_ms if now_ms > state.last_ms else state.last_ms, (*state.batches[1 - BATCHES_MAX :], seen))
 
 
 class Verdict(Enum):

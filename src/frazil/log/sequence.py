@@ -15,7 +15,7 @@ from frazil.log.commitrecord import CommitRecord, Delta, Row, Section
 from frazil.log.flush import Appended, AppendFault, FaultKind, Flush, Group, Outcome, Part
 from frazil.log.head import HeadMark
 from frazil.log.partitions import PartitionLog
-from frazil.log.producers import SEQUENCES, ProducerState, Seen, Verdict, judge
+from frazil.log.producers import SEQUENCES, ProducerState, Seen, Verdict, after, judge
 from frazil.log.state import LogState
 from frazil.records import Batch
 
@@ -76,7 +76,7 @@ class _Work:
     def __init__(self, state: LogState, expected: Expected, plan: Plan) -> None:
         self._state = state
         self._expected = expected
-        self._producers: dict[tuple[PartitionKey, int], ProducerState] = {}
+        self._producers: dict[PartitionLog, dict[int, ProducerState]] = {}
         self.plan = plan
 
     def section(self, piece: Piece) -> Section | None:
@@ -123,59 +123,85 @@ class _Work:
     def _by_batch(self, group: Group, log: PartitionLog, base: int, into: tuple[list[Row], list[Delta], int]) -> int:
         """Judges every batch. Duplicates stay out of the log, so the group may become several rows (R10)."""
         rows, deltas, now_ms = into
-        first_row = len(rows)
-        offset = base
+        if group.batches == 1 and self._single(group, log, base, into):
+            return base + rows[-1].offsets
+        answers, start = self.plan.answers, log.start
+        pieces: list[list[int]] = []
+        offset, next_position = base, -1
         for part in group.parts:
             if part.dropped:
                 continue
-            judged = self._judge_part(part, log, offset, now_ms)
+            judged = self._judge(part, log, offset, now_ms)
             if isinstance(judged, AppendFault):
-                self.plan.answers.append((part, judged))
+                answers.append((part, judged))
                 continue
             answer, accepted = judged
-            self.plan.answers.append((part, Appended(answer, log.start, append_time(part.run.batches))))
+            answers.append((part, Appended(answer, start, append_time(part.run.batches))))
             for batch in accepted:
-                _extend(rows, first_row, _row(group.key, offset, part.position + batch.position, batch))
+                position = part.position + batch.position
+                if position != next_position:
+                    pieces.append([offset, 0, position, 0, _first_ms(batch), batch.max_timestamp_ms, 0])
+                _grow(pieces[-1], batch)
+                next_position = position + batch.length
                 if batch.producer_id >= 0:
-                    last = (batch.base_sequence + batch.last_offset_delta) % SEQUENCES
-                    deltas.append(Delta(len(rows) - 1, batch.producer_id, batch.producer_epoch, batch.base_sequence, last, offset))
+                    row, last = len(rows) + len(pieces) - 1, (batch.base_sequence + batch.last_offset_delta) % SEQUENCES
+                    deltas.append(Delta(row, batch.producer_id, batch.producer_epoch, batch.base_sequence, last, offset))
                 offset += batch.last_offset_delta + 1
+        rows += [Row(group.key.topic_id, group.key.partition, *piece) for piece in pieces]
         return offset
 
-    def _judge_part(self, part: Part, log: PartitionLog, offset: int, now_ms: int) -> tuple[int, list[Batch]] | AppendFault:
+    def _single(self, group: Group, log: PartitionLog, base: int, into: tuple[list[Row], list[Delta], int]) -> bool:
+        """The usual case of the above, one batch that follows its producer's last one, without its loops; False for anything else (R32)."""
+        rows, deltas, now_ms = into
+        part, run = group.parts[0], group.run
+        batch = part.run.batches[0]
+        producer_id, epoch, first = batch.producer_id, batch.producer_epoch, batch.base_sequence
+        state = log.producers.get(producer_id)
+        if run is None or part.dropped or log in self._producers or state is None or state.epoch != epoch:
+            return False
+        if first != (state.batches[-1].last_sequence + 1) % SEQUENCES:
+            return False
+        last = (first + batch.last_offset_delta) % SEQUENCES
+        self._producers[log] = {producer_id: after(state, epoch, Seen(first, last, base), now_ms)}
+        deltas.append(Delta(len(rows), producer_id, epoch, first, last, base))
+        topic_id, partition, position, length, _, _, offsets, first_ms, max_ms, _ = run
+        rows.append(Row(topic_id, partition, base, offsets, position, length, first_ms, max_ms, 1))
+        self.plan.answers.append((part, Appended(base, log.start, append_time(part.run.batches))))
+        return True
+
+    def _judge(self, part: Part, log: PartitionLog, offset: int, now_ms: int) -> tuple[int, Sequence[Batch]] | AppendFault:
         """Offset to answer and the batches that are new; a fault of one batch is a fault of the whole part."""
-        staged: dict[tuple[PartitionKey, int], ProducerState] = {}
+        known = self._producers.setdefault(log, {})
+        staged: dict[int, ProducerState] = {}
         accepted: list[Batch] = []
         answer = -1
         for batch in part.run.batches:
-            at = offset
-            if batch.producer_id >= 0:
+            producer_id = batch.producer_id
+            if producer_id >= 0:
                 last = (batch.base_sequence + batch.last_offset_delta) % SEQUENCES
-                place = (log.key, batch.producer_id)
-                known = staged.get(place) or self._producers.get(place) or log.producers.get(batch.producer_id)
-                verdict, original = self._judge(place, known, batch, last)
-                if verdict in _FAULTS:
-                    self.plan.doubtful |= verdict is Verdict.GAP
-                    kind, why = _FAULTS[verdict]
-                    return AppendFault(kind, f"producer {batch.producer_id}, sequence {batch.base_sequence}: {why}")
+                state = staged.get(producer_id) or known.get(producer_id) or log.producers.get(producer_id)
+                if state is None and self._expected and self._overtakes(log, batch):
+                    verdict, original = Verdict.GAP, -1
+                else:
+                    verdict, original = judge(state, batch.producer_epoch, batch.base_sequence, last)
                 if verdict is Verdict.DUPLICATE:
                     answer = original if answer < 0 else answer
                     continue
-                seen = Seen(batch.base_sequence, last, at)
-                staged[place] = known.copy() if known is not None else ProducerState(batch.producer_epoch, now_ms, ())
-                staged[place].add(batch.producer_epoch, seen, now_ms)
-            answer = at if answer < 0 else answer
+                if verdict is not Verdict.ACCEPT:
+                    self.plan.doubtful |= verdict is Verdict.GAP
+                    kind, why = _FAULTS[verdict]
+                    return AppendFault(kind, f"producer {producer_id}, sequence {batch.base_sequence}: {why}")
+                staged[producer_id] = after(state, batch.producer_epoch, Seen(batch.base_sequence, last, offset), now_ms)
+            answer = offset if answer < 0 else answer
             accepted.append(batch)
             offset += batch.last_offset_delta + 1
-        self._producers |= staged
+        known |= staged
         return answer, accepted
 
-    def _judge(self, place: tuple[PartitionKey, int], known: ProducerState | None, batch: Batch, last: int) -> tuple[Verdict, int]:
-        if known is None:
-            epoch, first, _ = self._expected.get(place, (-1, 0, 0))
-            if epoch == batch.producer_epoch and first != batch.base_sequence:
-                return Verdict.GAP, -1
-        return judge(known, batch.producer_epoch, batch.base_sequence, last)
+    def _overtakes(self, log: PartitionLog, batch: Batch) -> bool:
+        """R03: another run of this producer failed here before any was accepted; this is not that one."""
+        epoch, first, _ = self._expected.get((log.key, batch.producer_id), (-1, 0, 0))
+        return epoch == batch.producer_epoch and first != batch.base_sequence
 
 
 def append_time(batches: Sequence[Batch]) -> int:
@@ -184,20 +210,14 @@ def append_time(batches: Sequence[Batch]) -> int:
     return first.max_timestamp_ms if first.attributes & 0x08 else -1
 
 
-def _row(key: PartitionKey, base: int, position: int, batch: Batch) -> Row:
-    first_ms = batch.max_timestamp_ms if batch.is_log_append_time else batch.base_timestamp_ms
-    return Row(key.topic_id, key.partition, base, batch.last_offset_delta + 1, position, batch.length, first_ms, batch.max_timestamp_ms, 1)
+def _first_ms(batch: Batch) -> int:
+    return batch.max_timestamp_ms if batch.attributes & 0x08 else batch.base_timestamp_ms
 
 
-def _extend(rows: list[Row], first_row: int, row: Row) -> None:
-    """Adds ``row``, joined with the last one of its group when their bytes touch."""
-    if len(rows) > first_row and rows[-1].position + rows[-1].length == row.position:
-        last = rows[-1]
-        rows[-1] = last._replace(
-            offsets=last.offsets + row.offsets,
-            length=last.length + row.length,
-            max_timestamp_ms=max(last.max_timestamp_ms, row.max_timestamp_ms),
-            batches=last.batches + 1,
-        )
-        return
-    rows.append(row)
+def _grow(piece: list[int], batch: Batch) -> None:
+    """Takes a batch into a row to be: base, offsets, position, length, first and max timestamp, batches."""
+    piece[1] += batch.last_offset_delta + 1
+    piece[3] += batch.length
+    if batch.max_timestamp_ms > piece[5]:
+        piece[5] = batch.max_timestamp_ms
+    piece[6] += 1

@@ -20,7 +20,7 @@ from frazil.log.commitrecord import CommitRecord, Section, decode_commit
 from frazil.log.condemned import decode_condemned
 from frazil.log.head import HeadMark, decode_head, read_mark
 from frazil.log.partitions import Bundle, PartitionLog
-from frazil.log.producers import ProducerState, Seen, checkpoint_version, decode_checkpoint
+from frazil.log.producers import Seen, after, checkpoint_version, decode_checkpoint
 from frazil.log.sealrecords import SealPlan, decode_partition, decode_plan, decode_segment
 from frazil.log.shards import (
     COMMIT,
@@ -300,12 +300,7 @@ class LogState:
         for row, producer_id, epoch, first, last, base in section.deltas:
             place = section.rows[row]
             producers = self.log(place.topic_id, place.partition).producers
-            state = producers.get(producer_id)
-            seen = Seen(first, last, base)
-            if state is None:
-                producers[producer_id] = ProducerState(epoch, created_ms, (seen,))
-            else:
-                state.add(epoch, seen, created_ms)
+            producers[producer_id] = after(producers.get(producer_id), epoch, Seen(first, last, base), created_ms)
 
     def _bundle(self, record: CommitRecord) -> Bundle:
         bundle = self.bundles.get(record.ulid)

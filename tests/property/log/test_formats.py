@@ -22,6 +22,7 @@ from frazil.log.producers import (
     ProducerState,
     Seen,
     Verdict,
+    after,
     decode_checkpoint,
     encode_checkpoint,
     judge,
@@ -150,9 +151,7 @@ def test_sequences_in_order_are_accepted_and_recent_ones_recognised(first: int, 
     for at, count in enumerate(counts):
         last = last_sequence(first, count)
         assert judge(state, 0, first, last) == (Verdict.ACCEPT, -1)
-        if state is None:
-            state = ProducerState(0, 0, ())
-        state.add(0, Seen(first, last, at), 0)
+        state = after(state, 0, Seen(first, last, at), 0)
         sent.append((first, last, at))
         for age, (f, la, base) in enumerate(reversed(sent)):
             expected = (Verdict.DUPLICATE, base) if age < 5 else (Verdict.FORGOTTEN, -1)
