@@ -396,12 +396,11 @@ class Connection(asyncio.BufferedProtocol):
             if exchange.task is not None:
                 exchange.task.cancel()
 
-    def end(self) -> None:
-        """Closes after what has been written. Part of a clean stop."""
-        if self._transport is not None:
+    def end(self, *, force: bool) -> None:
+        """Closes after what has been written, or at once with ``force``. Part of a clean stop."""
+        if self._transport is None:
+            return
+        if force:
+            self._transport.abort()
+        else:
             self._transport.close()
-
-    @property
-    def busy(self) -> bool:
-        """There are requests without an answer."""
-        return bool(self._exchanges)

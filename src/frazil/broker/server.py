@@ -26,6 +26,9 @@ from frazil.metadata.cluster import BrokerRecord
 
 log = logging.getLogger(__name__)
 
+_END_TURNS = 50
+_END_TURN_S = 0.01
+
 
 class Broker:
     """One broker. ``start`` registers and listens, ``run`` keeps it alive, ``stop`` ends it cleanly.
@@ -133,12 +136,10 @@ class Broker:
         if self._listener is not None:
             self._listener.close()
         await self._groups.close()
-        connections = list(self._house.connections)
-        for connection in connections:
+        for connection in list(self._house.connections):
             connection.stop_reading()
         if not await self._dispatcher.drain(self.settings.stop_timeout_ms):
             log.warning("some requests were not done after %d ms", self.settings.stop_timeout_ms)
-        await asyncio.sleep(0)  # lets the last answers leave
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -146,10 +147,20 @@ class Broker:
             await self._brokers.deregister()
         except RetryLater as error:
             log.warning("announcement not withdrawn: %s", error)
-        for connection in connections:
-            connection.end()
+        await self._end_connections()
         if self._listener is not None:
             await self._listener.wait_closed()
+
+    async def _end_connections(self) -> None:
+        """Closes after what has been written; peers that do not take it are cut off."""
+        connections = self._house.connections
+        for force in (False, True):
+            for connection in list(connections):
+                connection.end(force=force)
+            for _ in range(_END_TURNS):
+                if not connections:
+                    return
+                await asyncio.sleep(_END_TURN_S)
 
     async def _sweep_offsets(self) -> None:
         sweep = OffsetSweep(

@@ -82,6 +82,9 @@ class MemoryTransport(asyncio.Transport):
             for event in self._on_write:
                 event.set()
 
+    def abort(self) -> None:
+        self.close()
+
     def listen(self) -> asyncio.Event:
         event = asyncio.Event()
         self._on_write.append(event)
