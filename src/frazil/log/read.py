@@ -19,9 +19,9 @@ from frazil.log.cache import Block, BlockCache
 from frazil.log.extract import Extract, checked_batches, extract, whole_frames
 from frazil.log.index import LogIndex
 from frazil.log.refs import Bounds, OffsetAt, OffsetOutOfRange, Ref, Slice, Want
+from frazil.log.timesearch import Place, TimeSearch
 from frazil.objects.port import ObjectStore
-from frazil.records import Batch, patch, scan, split_batches
-from frazil.records.scanning import BatchFault, RecordColumns
+from frazil.records import Batch, split_batches
 from frazil.segments.indexes import SparseIndex, index_of, parse_index
 from frazil.segments.keys import parse_segment_key
 from frazil.segments.kfs import read_segment
@@ -29,10 +29,8 @@ from frazil.segments.sidecars import read_sidecar
 
 TRIES: Final = 4
 GETS_MAX: Final = 8
-SCANS_MAX: Final = 1
-"""Batches unpacked at once for look-ups by time: each may take several times ``uncompressed_bytes_max``."""
 COALESCE_GAP_BYTES: Final = 256 * 1024
-INDEXES_MAX: Final = 256
+INDEXES_MAX: Final = 64
 _SLACK_BYTES: Final = 64 * 1024
 
 
@@ -41,9 +39,8 @@ class ReadLimits:
     """What one batch may take, stored and unpacked."""
 
     batch_bytes_max: int = 256 * 1024 * 1024
-    uncompressed_bytes_max: int = 64 * 1024 * 1024
-    records_max: int = 1_000_000
-    """A batch beyond this or ``uncompressed_bytes_max`` is not looked into by time: its first offset is the answer."""
+    uncompressed_bytes_max: int = 32 * 1024 * 1024
+    """A batch beyond this is not looked into by time: its first offset is the answer."""
     whole_objects: bool = True
     """Take small objects whole into the cache. Off for a reader that wants each byte once; it still looks into the cache."""
 
@@ -68,11 +65,10 @@ class LogReader:
         self._objects = objects
         self._index = index
         self._cache = cache
-        self._offload = offload
         self._limits = limits or ReadLimits()
         self._sparse: OrderedDict[str, SparseIndex] = OrderedDict()
         self._gets = asyncio.Semaphore(GETS_MAX)
-        self._scans = asyncio.Semaphore(SCANS_MAX)
+        self._times = TimeSearch(offload, bytes_max=self._limits.uncompressed_bytes_max)
 
     async def fetch(self, key: PartitionKey, offset: int, *, bytes_max: int) -> Slice:
         """Batches from the one that contains ``offset`` on; empty at the end of the log.
@@ -196,12 +192,15 @@ class LogReader:
         return small or self._cache.find(ref.object_key) is not None
 
     def _cut(self, block: Block, piece: _Piece) -> Extract:
+        return extract(block, piece.ref, self._checked(block, piece.ref), piece.offset, piece.limit)
+
+    def _checked(self, block: Block, ref: Ref) -> list[Batch]:
+        """The batches of ``ref``; damaged bytes leave the cache, since the object itself may be whole."""
         try:
-            batches = checked_batches(block, piece.ref, self._limits.batch_bytes_max)
+            return checked_batches(block, ref, self._limits.batch_bytes_max)
         except Corrupt:
-            self._cache.forget(piece.ref.object_key)
+            self._cache.forget(ref.object_key)
             raise
-        return extract(block, piece.ref, batches, piece.offset, piece.limit)
 
     async def _part_of_segment(self, piece: _Piece) -> Extract:
         """A range of a segment too large to take whole: from the indexed batch below the offset on."""
@@ -260,27 +259,18 @@ class LogReader:
     async def _find_in(self, ref: Ref, timestamp_ms: int) -> OffsetAt | None:
         """The first record of ``ref`` at or after the time: first batch whose max is, then the record inside it."""
         block, start = await self._block_for(ref, timestamp_ms)
-        batches = checked_batches(block, start, self._limits.batch_bytes_max)
+        batches = self._checked(block, start)
         offset = start.base
         for batch in batches:
             offset = batch.base_offset if ref.sealed else offset
             if batch.max_timestamp_ms >= timestamp_ms and not batch.is_control:
                 view = block.view(start.position + batch.position, batch.length, where=ref.object_key)
-                found = await self._find_in_batch(batch, view, offset, timestamp_ms)
+                place = Place(ref.object_key, start.position + batch.position)
+                found = await self._times.find(batch, view, place, offset, timestamp_ms)
                 if found is not None:
                     return found
             offset += batch.last_offset_delta + 1
         return None
-
-    async def _find_in_batch(self, batch: Batch, view: memoryview, base: int, timestamp_ms: int) -> OffsetAt | None:
-        """The record in ``batch``; of one that cannot be unpacked, or is too large, the front: readers must meet it, not skip it."""
-        if batch.record_count <= self._limits.records_max:
-            async with self._scans:
-                columns, faults = await self._offload.run(_Scan(view, base, self._limits.uncompressed_bytes_max))
-            if not faults:
-                found = zip(columns.offsets, columns.timestamps_ms, strict=True)
-                return next((OffsetAt(offset=offset, timestamp_ms=time) for offset, time in found if time >= timestamp_ms), None)
-        return OffsetAt(offset=base, timestamp_ms=batch.max_timestamp_ms)
 
     async def _block_for(self, ref: Ref, timestamp_ms: int) -> tuple[Block, Ref]:
         """Bytes to search, and the part of ``ref`` they are."""
@@ -305,17 +295,6 @@ class LogReader:
         except (Missing, Corrupt):
             return ref.position
         return ref.position if found is None else found.position
-
-
-class _Scan:
-    """Unpacks one batch; work for another thread."""
-
-    def __init__(self, batch: memoryview, base: int, bytes_max: int) -> None:
-        self._work = (batch, base, bytes_max)
-
-    def __call__(self) -> tuple[RecordColumns, tuple[BatchFault, ...]]:
-        batch, base, bytes_max = self._work
-        return scan(patch(batch, base), uncompressed_bytes_max=bytes_max, where="look-up by time")
 
 
 def _part(ref: Ref, start: int, batches: Sequence[Batch]) -> Ref:
