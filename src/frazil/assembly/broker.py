@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 
 from frazil.assembly.log_lines import set_up_logging
-from frazil.assembly.running import finish, first_of
+from frazil.assembly.running import cancel, finish, first_of
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stopping import stop_requested
 from frazil.assembly.stores import Stores, open_stores
@@ -37,11 +37,10 @@ async def run_broker(settings: FrazilSettings, *, supervised: bool) -> None:
             spawn("caretaker", parts.caretaker.run()),
         }
         try:
-            await broker.start()
-        except OSError as error:
-            raise Refused(
-                f"cannot listen on {settings.broker.host}:{settings.broker.port}: {error.strerror}; choose another broker.port"
-            ) from error
+            await _start(broker)
+        except BaseException:
+            await cancel(tasks)
+            raise
         print(f"frazil broker {settings.broker.id} listens on {settings.broker.host}:{broker.port}", file=sys.stderr, flush=True)  # noqa: T201
         tasks.add(spawn("broker", broker.run()))
         try:
@@ -50,6 +49,16 @@ async def run_broker(settings: FrazilSettings, *, supervised: bool) -> None:
             await broker.stop()
             await parts.appender.close()
         await finish(tasks, keep_name="appender")
+
+
+async def _start(broker: Broker) -> None:
+    """Opens the doors. Raises Refused when the port is taken, Conflict when the broker id is."""
+    wanted = broker.settings
+    try:
+        await broker.start()
+    except OSError as error:
+        why = (error.strerror or str(error)).rpartition(": ")[2]
+        raise Refused(f"cannot listen on {wanted.host}:{wanted.port}: {why}; choose another broker.port or broker.host") from error
 
 
 def flush_policy(settings: FrazilSettings) -> FlushPolicy:

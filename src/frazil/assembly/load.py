@@ -51,7 +51,7 @@ def _read_yaml(path: pathlib.Path) -> Mapping[str, object]:
     except OSError as error:
         raise Refused(f"settings file {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Refused(f"settings file {path} is not YAML: {error}") from error
+        raise Refused(f"settings file {path} is not YAML: {' '.join(str(error).split())}") from error
     if document is None:
         return {}
     if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):

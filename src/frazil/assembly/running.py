@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable
 
 from frazil.kit.errors import Bug
@@ -32,8 +31,12 @@ async def finish(tasks: Iterable[Task], *, keep_name: str) -> None:
     for task in tasks:
         if task.get_name() == keep_name:
             await task
-    for task in tasks:
-        if not task.done():
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+    await cancel(task for task in tasks if not task.done())
+
+
+async def cancel(tasks: Iterable[Task]) -> None:
+    """Cancels tasks and waits for their end."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)

@@ -21,11 +21,11 @@ class StoreSettings:
 class BrokerSettings:
     """The Kafka side."""
 
-    id: int = setting(0, "broker id shown to clients, unique in the cluster", least=0)
+    id: int = setting(0, "broker id shown to clients, unique in the cluster", least=0, most=2**31 - 1)
     host: str = setting("127.0.0.1", "address to listen on")
-    port: int = setting(9092, "port to listen on; 0 picks a free one and prints it", least=0)
+    port: int = setting(9092, "port to listen on; 0 picks a free one and prints it", least=0, most=65_535)
     advertised_host: str = setting("", "host that clients are told to connect to; empty: host")
-    advertised_port: int = setting(0, "port that clients are told to connect to; 0: port", least=0)
+    advertised_port: int = setting(0, "port that clients are told to connect to; 0: port", least=0, most=65_535)
     auto_create_topics: bool = setting(True, "create a topic when a client first asks for it")
     default_partitions: int = setting(1, "partitions of a topic created without a number", least=1)
     request_bytes_max: int = setting(100 * 1024 * 1024, "largest request frame accepted, bytes", least=1024)

@@ -18,6 +18,8 @@ T = TypeVar("T")
 Scalar = str | int | float | bool
 S = TypeVar("S", str, int, float, bool)
 
+NUMBER_MAX = 2**53
+"""No setting needs a larger number, and every one up to it is exact as float, JSON and YAML."""
 _TRUE = {"true", "yes", "on", "1"}
 _FALSE = {"false", "no", "off", "0"}
 
@@ -49,6 +51,7 @@ class _Leaf:
     about: str
     secret: bool
     least: float | None
+    most: float
 
     @property
     def variable(self) -> str:
@@ -96,9 +99,9 @@ def load(tree: type[T], sources: Sources) -> Loaded[T]:
     return Loaded(settings=_build(tree, "", {name: value for name, (value, _) in values.items()}), explained=explained)
 
 
-def setting(default: S, about: str, *, secret: bool = False, least: float | None = None) -> S:
-    """A leaf of a settings tree. ``least`` is the smallest legal number."""
-    leaf: S = dataclasses.field(default=default, metadata={"about": about, "secret": secret, "least": least})
+def setting(default: S, about: str, *, secret: bool = False, least: float | None = None, most: float = NUMBER_MAX) -> S:
+    """A leaf of a settings tree. ``least`` and ``most`` bound a number."""
+    leaf: S = dataclasses.field(default=default, metadata={"about": about, "secret": secret, "least": least, "most": most})
     return leaf
 
 
@@ -116,6 +119,7 @@ def _leaves(tree: type, prefix: str) -> Iterator[_Leaf]:
                 about=field.metadata.get("about", ""),
                 secret=field.metadata.get("secret", False),
                 least=field.metadata.get("least"),
+                most=field.metadata.get("most", NUMBER_MAX),
             )
 
 
@@ -142,6 +146,9 @@ def _flatten(node: Mapping[str, object], prefix: str) -> Iterator[tuple[str, obj
 def _known(leaves: Mapping[str, _Leaf], name: str, source: str) -> _Leaf:
     leaf = leaves.get(name)
     if leaf is None:
+        inside = [known for known in leaves if known.startswith(f"{name}.")]
+        if inside:
+            raise Refused(f"{source}: {name!r} is a group of settings; write {inside[0]!r} or another of them")
         raise Refused(f"{source}: unknown setting {name!r}{_nearest(name, leaves)}")
     return leaf
 
@@ -157,6 +164,8 @@ def _coerce(leaf: _Leaf, raw: object, source: str) -> Scalar:
         raise Refused(f"{source}: {leaf.name} must be {_wanted(leaf)}, not {raw!r}")
     if leaf.least is not None and isinstance(value, int | float) and value < leaf.least:
         raise Refused(f"{source}: {leaf.name} must be at least {leaf.least:g}, not {value}")
+    if isinstance(value, int | float) and value > leaf.most:
+        raise Refused(f"{source}: {leaf.name} must be at most {leaf.most:.15g}, not {value}")
     return value
 
 

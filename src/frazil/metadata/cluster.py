@@ -115,7 +115,7 @@ def check_marker(instance: InstanceRecord, marker: bytes | None) -> bool:
     if fields.text("cluster_id") != instance.cluster_id:
         raise Refused(
             f"the bucket belongs to {theirs}, the metadata store to {ours}. "
-            "Point metadata at the store of that cluster, or objects at an empty bucket; after a loss of metadata use frazil restore"
+            "Point metadata at the store of that cluster, or objects at an empty bucket"
         )
     if fields.number("incarnation") > instance.incarnation:
         raise Refused(f"the bucket has moved on to {theirs}, the metadata store is an old copy: {ours}. Use the newer metadata store")
