@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -138,6 +138,11 @@ class PartitionLog:
         for column in (self.run_bases, self.positions, self.lengths, self.firsts, self.maxima, self.bundles):
             del column[:count]
         return spent
+
+    def bytes_between(self, base: int, end: int) -> int:
+        """Bytes of the runs that lie in ``[base, end)``."""
+        first, last = bisect_left(self.run_bases, base), bisect_left(self.run_bases, end)
+        return sum(self.lengths[first:last])
 
     def put_segment(self, segment: Segment) -> None:
         """Adds or replaces the segment with this base."""

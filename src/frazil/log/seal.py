@@ -9,8 +9,10 @@ segment records, moves ``sealed_to`` and ends the plan; it holds only if the pla
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from frazil.kit.chance import ulid_at
@@ -48,11 +50,12 @@ class SealReport:
 
 
 class _Unit(NamedTuple):
-    """One segment to write."""
+    """One segment to write: offsets ``[base, end)``, ``size`` bytes of batches."""
 
     key: PartitionKey
     name: SegmentKey
-    refs: tuple[Ref, ...]
+    base: int
+    end: int
     created_ms: int
     size: int
 
@@ -100,11 +103,16 @@ class Sealer:
             report.planned += await self._write_plans(wanted[at : at + PLANS_MAX])
 
     def _candidates(self) -> list[PartitionLog]:
-        """Logs with runs, without a plan, of a topic that exists."""
-        state, topics = self._deps.index.state, self._deps.topics
-        known = [partitions for topic, partitions in state.logs.items() if topics.by_id(topic) is not None]
-        logs = [log for partitions in known for log in partitions.values() if log.run_bases and log.key not in state.plans]
-        return sorted(logs, key=lambda log: log.key)
+        """Logs with runs and without a plan. Without its topic's name a log has no segment key: it waits, with a reason, to be removed."""
+        state, found = self._deps.index.state, []
+        for topic_id, partitions in state.logs.items():
+            known = self._deps.topics.by_id(topic_id) is not None
+            for log in partitions.values():
+                if log.run_bases and not known:
+                    self.troubles[log.key] = "no topic has this id"
+                elif log.run_bases and log.key not in state.plans:
+                    found.append(log)
+        return sorted(found, key=lambda log: log.key)
 
     def _plan(self, log: PartitionLog, closed: str) -> SealPlan | None:
         """Up to the end of the last run in a closed bundle, cut by size; what is larger than a segment also without that."""
@@ -162,7 +170,6 @@ class Sealer:
             return []
         units: list[_Unit] = []
         base = plan.base
-        refs = list(log.iterate(plan.base))
         for end in plan.ends:
             name = SegmentKey(
                 namespace=self._deps.namespace,
@@ -171,13 +178,17 @@ class Sealer:
                 partition=key.partition,
                 base_offset=base,
             )
-            inside = tuple(ref for ref in refs if base <= ref.base and ref.end <= end)
-            if not inside or inside[0].base != base or inside[-1].end != end:
-                self.troubles[key] = f"the plan [{base}, {end}) does not match the runs"
-                return []
-            units.append(_Unit(key, name, inside, plan.created_ms, sum(ref.length for ref in inside)))
+            units.append(_Unit(key, name, base, end, plan.created_ms, log.bytes_between(base, end)))
             base = end
         return units
+
+    def _refs(self, unit: _Unit) -> tuple[Ref, ...]:
+        """The runs of the unit; made only when they are read, since between two passes there may be millions (R04)."""
+        log = self._deps.index.state.find(unit.key)
+        refs = () if log is None else tuple(itertools.takewhile(lambda ref: ref.base < unit.end, log.iterate(unit.base)))
+        if not refs or refs[0].base != unit.base or refs[-1].end != unit.end or any(ref.sealed for ref in refs):
+            raise Corrupt(f"the plan [{unit.base}, {unit.end}) does not match the runs", where=str(unit.key))
+        return refs
 
     async def _seal_group(self, group: Sequence[_Unit]) -> dict[PartitionKey, list[Segment]]:
         """Stores the segments of one group; when one partition fails, each on its own, so that it stops nobody else."""
@@ -195,19 +206,19 @@ class Sealer:
         return done
 
     async def _write_segments(self, group: Sequence[_Unit]) -> dict[PartitionKey, list[Segment]]:
-        wants = [Want(key=unit.key, offset=unit.refs[0].base, bytes_max=unit.size) for unit in group]
-        slices = await self._reader.read_refs(wants, [unit.refs for unit in group])
+        wants = [Want(key=unit.key, offset=unit.base, bytes_max=unit.size) for unit in group]
+        refs = [self._refs(unit) for unit in group]
+        slices = await self._reader.read_refs(wants, refs)
+        work = [partial(self._write_segment, *parts) for parts in zip(group, refs, slices, strict=True)]
         done: dict[PartitionKey, list[Segment]] = {}
-        for at in range(0, len(group), PUTS_MAX):
-            pairs = list(zip(group[at : at + PUTS_MAX], slices[at : at + PUTS_MAX], strict=True))
-            for (unit, _), segment in zip(pairs, await gather_all([self._write_segment(*pair) for pair in pairs]), strict=True):
-                done.setdefault(unit.key, []).append(segment)
+        for unit, segment in zip(group, await gather_all(work, at_once=PUTS_MAX), strict=True):
+            done.setdefault(unit.key, []).append(segment)
         return done
 
-    async def _write_segment(self, unit: _Unit, piece: Slice) -> Segment:
+    async def _write_segment(self, unit: _Unit, refs: tuple[Ref, ...], piece: Slice) -> Segment:
         """Index and sidecar before the segment: whoever lists the bucket and sees the segment finds them too."""
-        if (piece.base, piece.end) != (unit.refs[0].base, unit.refs[-1].end):
-            raise Corrupt(f"read [{piece.base}, {piece.end}), not [{unit.refs[0].base}, {unit.refs[-1].end})", where=str(unit.key))
+        if (piece.base, piece.end) != (unit.base, unit.end):
+            raise Corrupt(f"read [{piece.base}, {piece.end}), not [{unit.base}, {unit.end})", where=str(unit.key))
         built: SegmentBytes = await self._deps.offload.run(lambda: build_segment([piece.data], created_ms=unit.created_ms))
         await put_same(self._deps, unit.name.sidecar(), build_sidecar(built.batches, segment_crc=built.crc))
         await put_same(self._deps, unit.name.index(), built.index)
@@ -219,8 +230,8 @@ class Sealer:
             object_bytes=len(built.kfs),
             body_bytes=unit.size,
             records=built.records,
-            first_timestamp_ms=unit.refs[0].first_timestamp_ms,
-            max_timestamp_ms=max(ref.max_timestamp_ms for ref in unit.refs),
+            first_timestamp_ms=refs[0].first_timestamp_ms,
+            max_timestamp_ms=max(ref.max_timestamp_ms for ref in refs),
             crc=built.crc,
             created_ms=unit.created_ms,
         )

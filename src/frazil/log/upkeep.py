@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -82,9 +82,15 @@ async def put_same(deps: UpkeepDeps, key: str, data: bytes) -> None:
         await pause(trouble.after_ms, deps.chance)
 
 
-async def gather_all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Runs ``work`` at the same time; the first error is raised when all have ended."""
-    results = await asyncio.gather(*work, return_exceptions=True)
+async def gather_all(work: Sequence[Callable[[], Coroutine[Any, Any, T]]], *, at_once: int) -> list[T]:
+    """Runs ``work``, ``at_once`` at a time; the first error is raised when all have ended."""
+    places = asyncio.Semaphore(at_once)
+
+    async def in_turn(one: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        async with places:
+            return await one()
+
+    results = await asyncio.gather(*(in_turn(one) for one in work), return_exceptions=True)
     done: list[T] = []
     for result in results:
         if isinstance(result, BaseException):
