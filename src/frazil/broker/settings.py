@@ -66,5 +66,10 @@ class BrokerSettings:
                 f"buffered bytes of at most {self.buffered_bytes_max} cannot serve requests of {self.request_bytes_max} bytes; "
                 "allow at least twice the largest request"
             )
+        if not self.advertised_host and self.host in ("", "0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+            raise Refused(
+                f"broker {self.node_id} listens on every address ({self.host or 'empty host'}), which is no address to give to clients; "
+                "set the advertised host to the name by which clients reach it"
+            )
         if self.connection_inflight_max < 1 or self.default_partitions < 1:
             raise Refused("connection_inflight_max and default_partitions must be at least 1")

@@ -285,6 +285,9 @@ def test_connections_are_bounded() -> None:
 def test_settings_that_cannot_work_are_refused() -> None:
     with pytest.raises(Refused, match="twice the largest request"):
         BrokerSettings(request_bytes_max=100, buffered_bytes_max=150)
+    with pytest.raises(Refused, match="advertised host"):
+        BrokerSettings(host="0.0.0.0")
+    assert BrokerSettings(host="0.0.0.0", advertised_host="kafka.example").host == "0.0.0.0"
 
 
 # ── against the real dispatcher ─────────────────────────────────────────────────────────────────────────────────────────

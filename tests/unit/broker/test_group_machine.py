@@ -283,6 +283,12 @@ def test_bounds_are_kept() -> None:
     for _ in range(5):
         play.join(request())
     assert play.joined(play.join(request())).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    asking = Play()
+    for n in range(5):
+        asking.join(request(member_id_required=True), new_id=f"id{n}")
+    assert asking.joined(asking.join(request(member_id_required=True))).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    asking.join(request("id0", member_id_required=True))
+    assert "id0" in asking.machine.members
 
 
 def test_commit_without_membership_needs_an_empty_group() -> None:

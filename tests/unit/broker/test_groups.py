@@ -281,6 +281,39 @@ def test_r19_without_its_lease_a_broker_stops_answering() -> None:
     run_virtual(main())
 
 
+def test_r19_after_a_lapsed_lease_groups_are_claimed_anew() -> None:
+    async def main() -> None:
+        async with stage() as one:
+            joined = await member(one.client)
+            for task in asyncio.all_tasks():
+                if task.get_name() == "broker lease":
+                    task.cancel()
+            await asyncio.sleep(11)
+            brokers = one.parts.broker._brokers
+            assert await heartbeat(one.client, joined) == ErrorCode.NOT_COORDINATOR
+            before = decode_record((await read_one(one.parts.store, group_key("g"))).value, where="test")
+            await brokers.register(brokers.me)
+            assert await heartbeat(one.client, joined) == 0
+            after = decode_record((await read_one(one.parts.store, group_key("g"))).value, where="test")
+            assert (after.epoch, after.generation) == (before.epoch + 1, before.generation)
+
+    run_virtual(main())
+
+
+def test_one_broken_group_record_hides_no_other_group() -> None:
+    async def scene(on: Stage) -> None:
+        await on.topic()
+        await commit(on.client, 5, group="good")
+        await on.parts.store.commit((), [Write(key=group_key("bad"), value=b"\x01junk")])
+        listed = await on.client.call(ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
+        assert [g.group_id for g in listed.groups] == ["good"]
+        answer = await on.client.call(ApiKey.JOIN_GROUP, 9, join_request("bad"))
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await commit(on.client, 6, group="good") == 0
+
+    play(scene)
+
+
 def test_f80_three_brokers_restarted_one_by_one_keep_the_group() -> None:
     """A member follows FindCoordinator; after each restart it is stable again and its offset is kept."""
 

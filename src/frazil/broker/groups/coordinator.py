@@ -371,6 +371,8 @@ class Groups:
 
     async def _expire(self, held: Group) -> None:
         async with held.lock:
+            if not self.coordinates(held.name):
+                self._lose(held)  # members could not reach us, so their silence proves nothing
             if held.machine is not None:
                 await self._finish(held, held.machine.expire(now_ms=self._now_ms()))
 

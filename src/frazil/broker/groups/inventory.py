@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from frazil.broker.groups.coordinator import Groups, NotHere
 from frazil.broker.groups.machine import GroupMachine
 from frazil.broker.groups.offsets import drop_offsets, read_offsets
-from frazil.broker.groups.record import decode_record, group_key, group_of
+from frazil.broker.groups.record import GroupRecord, decode_record, group_key, group_of
 from frazil.broker.groups.values import GroupState
 from frazil.broker.topic_view import TopicView
 from frazil.kit.clock import Clock
@@ -92,12 +92,16 @@ async def list_groups(groups: Groups, store: MetadataStore) -> tuple[Listed, ...
         if machine is not None:
             listed.append(Listed(group=name, protocol_type=machine.protocol_type or "", state=machine.state))
             continue
-        record = decode_record(entry.value, where=entry.key)
-        state = GroupState.STABLE if record.assigned else GroupState.COMPLETING
-        listed.append(
-            Listed(group=name, protocol_type=record.protocol_type or "", state=state if record.members else GroupState.EMPTY)
-        )
+        try:
+            listed.append(_listed(name, decode_record(entry.value, where=entry.key)))
+        except Corrupt as error:
+            log.error("group %r is not listed: %s", name, error)  # one bad record must not hide the others
     return tuple(listed)
+
+
+def _listed(name: str, record: GroupRecord) -> Listed:
+    state = GroupState.STABLE if record.assigned else GroupState.COMPLETING
+    return Listed(group=name, protocol_type=record.protocol_type or "", state=state if record.members else GroupState.EMPTY)
 
 
 async def delete_group(groups: Groups, store: MetadataStore, group: str) -> ErrorCode:

@@ -230,7 +230,9 @@ class GroupMachine:
             if request.protocol_type != self.protocol_type or not offered & common_protocols(others):
                 return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         is_new = static_id is None and request.member_id not in self.members
-        if is_new and len(self.members) >= limits.members_max:
+        # Ids handed out count too, or asking for them would take memory without bound.
+        others_coming = len(self.pending) - (request.member_id in self.pending)
+        if is_new and len(self.members) + others_coming >= limits.members_max:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         return ErrorCode.NONE
 
