@@ -12,13 +12,14 @@ from frazil.records import Batch
 
 
 class Block:
-    """The bytes ``[start, start + len(data))`` of one object. ``checked`` keeps what a check of a run in it found."""
+    """The bytes ``[start, start + len(data))`` of one object, or the ``whole`` of it. ``checked`` keeps what a check of a run found."""
 
-    __slots__ = ("checked", "data", "start")
+    __slots__ = ("checked", "data", "start", "whole")
 
-    def __init__(self, data: bytes, start: int) -> None:
+    def __init__(self, data: bytes, start: int, *, whole: bool = False) -> None:
         self.data = data
         self.start = start
+        self.whole = whole
         self.checked: dict[tuple[int, int], list[Batch]] = {}
 
     def view(self, position: int, length: int, *, where: str) -> memoryview:
@@ -42,7 +43,7 @@ class BlockCache:
     def keep(self, key: str, chunks: Sequence[bytes | bytearray | memoryview], size: int) -> None:
         """Puts an object just written here, so that the tail is read from memory."""
         if size <= self.whole_bytes_max:
-            self._put(key, Block(b"".join(chunks), 0))
+            self._put(key, Block(b"".join(chunks), 0, whole=True))
 
     def find(self, key: str) -> Block | None:
         """The whole object if it is here."""
@@ -65,7 +66,7 @@ class BlockCache:
 
     async def _load(self, objects: ObjectStore, key: str) -> Block:
         try:
-            block = Block(await objects.get(key), 0)
+            block = Block(await objects.get(key), 0, whole=True)
             self._put(key, block)
             return block
         finally:

@@ -33,7 +33,9 @@ def checked_batches(block: Block, ref: Ref, batch_bytes_max: int) -> list[Batch]
     place = (ref.position, ref.length)
     batches = block.checked.get(place)
     if batches is None:
-        if ref.sealed and len(block.data) == ref.object_bytes:
+        if block.whole and len(block.data) != ref.object_bytes:
+            raise Corrupt(f"{len(block.data)} bytes, but {ref.object_bytes} were written", where=ref.object_key)
+        if block.whole and ref.sealed:
             batches = list(read_segment(block.data, where=ref.object_key, batch_bytes_max=batch_bytes_max).batches)
         else:
             view = block.view(ref.position, ref.length, where=ref.object_key)

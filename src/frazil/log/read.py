@@ -216,8 +216,10 @@ class LogReader:
             batches = split_batches(data, batch_bytes_max=self._limits.batch_bytes_max, where=f"{ref.object_key}+{start}")
             part = _part(ref, start, batches)
             cut = extract(Block(data, start), part, batches, piece.offset, piece.limit)
-            if cut.data or piece.limit > 0 or start + size >= end:
+            if cut.data or piece.limit > 0:
                 return cut
+            if start + size >= end:
+                raise Corrupt(f"no whole batch with offset {piece.offset} up to byte {end}", where=f"{ref.object_key}+{start}")
             size *= 2
 
     async def _index_of(self, ref: Ref) -> SparseIndex:

@@ -48,11 +48,20 @@ def run_of(where: PartitionKey, *batches: bytes) -> AppendRun:
 class Broker:
     """Index, appender, reader of one process."""
 
-    def __init__(self, world: World, *, store: Any = None, objects: Any = None, policy: FlushPolicy | None = None, seed: int = 1) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        store: Any = None,
+        objects: Any = None,
+        policy: FlushPolicy | None = None,
+        seed: int = 1,
+        cache: BlockCache | None = None,
+    ) -> None:
         self.store = store or MemoryMetadata(world.metadata, world.clock)
         self.objects = objects or MemoryObjects(world.bucket, world.clock)
         self.index = LogIndex(self.store, shards=SHARDS)
-        self.cache = BlockCache(64 << 20)
+        self.cache = cache or BlockCache(64 << 20)
         self.faults = FaultPoints()
         self.chance = random.Random(seed)
         deps = AppendDeps(
@@ -112,9 +121,9 @@ class World:
     def broker(self, **options: Any) -> Broker:
         return Broker(self, **options)
 
-    async def fresh(self) -> Broker:
+    async def fresh(self, **options: Any) -> Broker:
         """A process that has just started and read everything."""
-        broker = self.broker()
+        broker = self.broker(**options)
         await broker.index.refresh()
         return broker
 
