@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.integration.rig import World
@@ -330,6 +331,36 @@ def test_r03_pipelined_requests_keep_their_order_also_when_the_topic_must_be_loo
                 _, response = await two.client.receive(0, 9)
                 offsets.append(response.responses[0].partition_responses[0].base_offset)
             assert offsets == list(range(20))
+
+    run_virtual(main())
+
+
+def test_r03_a_request_that_waits_for_its_topic_is_not_overtaken_on_its_connection() -> None:
+    async def main() -> None:
+        world = World()
+        async with stage(world, 0) as one, stage(world, 1) as two:
+            for task in asyncio.all_tasks():
+                if task.get_name() == "broker topics":
+                    task.cancel()
+            await one.topic()
+            real = two.parts.store.range
+
+            async def slow(start: str, end: str, **changes: Any) -> Any:
+                await asyncio.sleep(1)
+                return await real(start, end, **changes)
+
+            two.parts.store.range = slow  # type: ignore[method-assign]
+            refreshing = asyncio.create_task(two.parts.broker._topics.refresh())
+            await asyncio.sleep(0.5)
+            two.client.send(0, 9, produce_request("t", {0: batch(1)}))  # came while a refresh ran, so it waits for the next
+            await asyncio.sleep(0.6)
+            assert refreshing.done()
+            two.client.send(0, 9, produce_request("t", {0: batch(1)}))  # its topic is known already
+            offsets = []
+            for _ in range(2):
+                _, response = await two.client.receive(0, 9)
+                offsets.append(response.responses[0].partition_responses[0].base_offset)
+            assert offsets == [0, 1]
 
     run_virtual(main())
 
