@@ -22,6 +22,7 @@ DEFAULT_PROPERTIES: Final[Mapping[str, str]] = {
 }
 """Twenty entries of metadata log keep every commit small; foreign writers keep to both."""
 _SWAPS_MAX: Final = 5
+_FOLDER_BYTES_MAX: Final = 200
 
 
 class Pointers(Protocol):
@@ -74,7 +75,7 @@ class PointerCatalog(Catalog):
             raise Conflict(f"table {ident} exists")
         chance = self._deps.chance
         # The suffix: a re-created table shares no path with the old one, whose leftovers may still be on their way out.
-        key = f"{self._root}/{namespace.replace('.', '/')}/{name}-{hex_of(chance, 32)}"
+        key = "/".join((self._root, *map(_folder, namespace.split(".")), f"{_folder(name)}-{hex_of(chance, 32)}"))
         location = self._locations.location(key)
         metadata = new_metadata(
             table_uuid=uuid_of(chance),
@@ -163,6 +164,11 @@ class PointerCatalog(Catalog):
         table = LoadedTable(ident=ident, metadata=metadata, metadata_location=location)
         self._newest[ident] = table
         return table
+
+
+def _folder(name: str) -> str:
+    """A name as part of a location. A topic may have 249 characters, and a file name at most 255 bytes, suffixes included."""
+    return name.encode()[:_FOLDER_BYTES_MAX].decode(errors="ignore")
 
 
 def _compact(value: object) -> str:

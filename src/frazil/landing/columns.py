@@ -32,6 +32,8 @@ _FIELDS: Final[list[tuple[str, pa.DataType]]] = [
 ]
 METADATA_SCHEMA: Final = pa.schema(_FIELDS)
 METADATA_NAMES: Final = frozenset(METADATA_SCHEMA.names)
+_FIRST_MS: Final = -62_135_596_800_000
+_LAST_MS: Final = 253_402_300_799_999
 
 Column: TypeAlias = "pa.Array[Any]"
 Headers: TypeAlias = Sequence[tuple[tuple[str, bytes | None], ...]]
@@ -58,8 +60,22 @@ def long_array(values: array[int]) -> Column:
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
 
 
+def is_time(value_ms: int) -> bool:
+    """Whether a record's timestamp is a time in the years 1 to 9999: producers may write any 64 bits there."""
+    return _FIRST_MS <= value_ms <= _LAST_MS
+
+
+def rows_out_of_time(values_ms: array[int]) -> list[int]:
+    """The rows whose timestamp ``_timestamp`` cannot hold."""
+    if not values_ms or (is_time(min(values_ms)) and is_time(max(values_ms))):
+        return []
+    return [row for row, value in enumerate(values_ms) if not is_time(value)]
+
+
 def timestamp_array(values_ms: array[int]) -> Column:
-    """Milliseconds → timestamptz in microseconds. A record without a timestamp (−1) becomes null."""
+    """Milliseconds → timestamptz in microseconds. What is no time, and a record without a timestamp (−1), becomes null."""
+    if rows_out_of_time(values_ms):
+        values_ms = array("q", [value if is_time(value) else -1 for value in values_ms])
     micros = array("q", [value * 1000 for value in values_ms])
     valid = None if -1 not in values_ms else pa.array([value != -1 for value in values_ms], pa.bool_()).buffers()[1]
     return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), len(micros), [valid, pa.py_buffer(micros)])

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
 import pyarrow as pa
 
 from frazil.kit.names import PartitionKey
-from frazil.landing.columns import METADATA_NAMES, METADATA_SCHEMA, long_array, metadata_arrays
+from frazil.landing.columns import METADATA_NAMES, METADATA_SCHEMA, is_time, long_array, metadata_arrays, rows_out_of_time
 from frazil.landing.decode import Decoded, Rows
 from frazil.schemas import Decoded as DecodedValues
-from frazil.schemas import Decoder
+from frazil.schemas import Decoder, Reject
 
 BATCH_CODE_PREFIX: Final = "batch-"
 SAMPLE_ROWS: Final = 5_000
@@ -75,7 +76,7 @@ def full_schema(values: pa.Schema, *, metadata_columns: bool) -> pa.Schema:
 def convert(decoded: Decoded, shape: Shape) -> Converted:
     """Typed rows and dead letters of one slice."""
     rows = decoded.rows
-    result = _decode(shape, rows.values)
+    result = _decode_timely(shape, rows)
     columns = dict(zip(result.batch.schema.names, result.batch.columns, strict=True))
     schema = result.batch.schema
     if shape.metadata_columns:
@@ -88,6 +89,20 @@ def convert(decoded: Decoded, shape: Shape) -> Converted:
     table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
     letters = _record_letters(rows, [(reject.row, reject.code, reject.why) for reject in result.rejects]) + _batch_letters(decoded)
     return Converted(rows=table, values=result.batch.schema, letters=letters)
+
+
+def _decode_timely(shape: Shape, rows: Rows) -> DecodedValues:
+    """Decodes all rows but those whose timestamp has no place in the column ``_timestamp``; they are rejects."""
+    outside = rows_out_of_time(rows.timestamps_ms) if shape.metadata_columns else []
+    if not outside:
+        return _decode(shape, rows.values)
+    left_out = frozenset(outside)
+    inside = array("q", [row for row in range(len(rows)) if row not in left_out])
+    result = _decode(shape, [rows.values[row] for row in inside])
+    rejects = [replace(reject, row=inside[reject.row]) for reject in result.rejects]
+    rejects += [Reject(row=row, code="out-of-range", why="the record's timestamp is outside the years 1 to 9999") for row in outside]
+    rejects.sort(key=lambda reject: reject.row)
+    return replace(result, rows=array("q", [inside[row] for row in result.rows]), rejects=tuple(rejects))
 
 
 def _decode(shape: Shape, values: Sequence[bytes | None]) -> DecodedValues:
@@ -111,18 +126,19 @@ def _record_letters(rows: Rows, rejects: Sequence[tuple[int, str, str]]) -> tupl
     letters = []
     for row, code, why in rejects:
         origin = rows.origins[bisect_right(ends, row)]
+        time_ms = rows.timestamps_ms[row]
         letters.append(
             DeadLetter(
                 key=origin.key,
                 topic=origin.topic,
                 offset=rows.offsets[row],
                 last_offset=rows.offsets[row],
-                timestamp_ms=rows.timestamps_ms[row],
+                timestamp_ms=time_ms if is_time(time_ms) else -1,
                 record_key=rows.keys[row],
                 value=rows.values[row],
                 headers=rows.headers[row],
                 code=code,
-                why=why,
+                why=why if is_time(time_ms) else f"{why} (timestamp {time_ms})",
             )
         )
     return tuple(letters)

@@ -117,7 +117,7 @@ def letter_rows(letters: Sequence[DeadLetter], burial: Burial) -> pa.Table:
             "partition": int(letter.key.partition),
             "offset": letter.offset,
             "last_offset": letter.last_offset,
-            "timestamp": None if letter.timestamp_ms < 0 else letter.timestamp_ms * 1000,
+            "timestamp": None if letter.timestamp_ms == -1 else letter.timestamp_ms * 1000,
             "key": letter.record_key,
             "value": letter.value,
             "headers": [{"key": name, "value": value} for name, value in letter.headers],

@@ -17,9 +17,13 @@ from typing import Final
 from frazil.kit.errors import Corrupt
 from frazil.kit.names import PartitionKey
 from frazil.log.refs import Slice
+from frazil.records.batches import HEADER_BYTES
 from frazil.records.scanning import BatchFault, RecordColumns, scan
 
 _PIECE_BYTES: Final = 4 * 1024 * 1024
+_HEADER_BYTES: Final = 100
+_CODEC_AT: Final = 22  # low byte of the attributes
+_CODEC_MASK: Final = 0x07
 _DAMAGE: Final = ("crc", "magic")
 
 
@@ -96,7 +100,7 @@ class Decoded:
     bad_partitions: tuple[BadPartition, ...]
     bytes_read: int
     bytes_held: int
-    """Value bytes after decompression."""
+    """Bytes of keys, values and headers after decompression."""
     cut: bool
 
 
@@ -193,24 +197,36 @@ def _gather(read: Read, columns: RecordColumns, tally: _Tally) -> None:
     else:
         rows.offsets.extend(columns.offsets)
         rows.timestamps_ms.extend(columns.timestamps_ms)
+    keys = columns.keys[skip:] if skip else columns.keys
     values = columns.values[skip:] if skip else columns.values
-    rows.keys += columns.keys[skip:] if skip else columns.keys
+    headers = columns.headers[skip:] if skip else columns.headers
+    rows.keys += keys
     rows.values += values
-    rows.headers += columns.headers[skip:] if skip else columns.headers
-    tally.bytes_used += sum(map(len, filter(None, values)))
+    rows.headers += headers
+    tally.bytes_used += sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys))) + _header_bytes(headers)
+
+
+def _header_bytes(headers: Sequence[tuple[tuple[str, bytes | None], ...]]) -> int:
+    """What headers take in memory, about: small ones cost more as objects than as bytes."""
+    return sum(_HEADER_BYTES + len(name) + len(value or b"") for pairs in filter(None, headers) for name, value in pairs)
 
 
 def _pieces(slice_: Slice, where: str) -> Iterator[tuple[memoryview, int]]:
-    """The slice cut at batch borders into pieces of a few MiB, each with the offset that follows it, so limits act early."""
+    """The slice cut at batch borders into pieces, each with the offset that follows it, so limits act early.
+
+    A piece has a few MiB of plain batches, or one compressed batch: nobody knows what several of those become together.
+    """
     data = memoryview(slice_.data)
     start = position = 0
+    packed = False
     while position < len(data):
-        if position - start >= _PIECE_BYTES:
-            yield data[start:position], int.from_bytes(data[position : position + 8], "big")
-            start = position
-        length = int.from_bytes(data[position + 8 : position + 12], "big") if position + 12 <= len(data) else 0
+        length = int.from_bytes(data[position + 8 : position + 12], "big") if position + HEADER_BYTES <= len(data) else 0
         if length <= 0:
             raise Corrupt("a batch frame is cut or has no length", where=f"{where} at byte {position}")
+        packed, after_packed = data[position + _CODEC_AT] & _CODEC_MASK != 0, packed
+        if position > start and (packed or after_packed or position - start >= _PIECE_BYTES):
+            yield data[start:position], int.from_bytes(data[position : position + 8], "big")
+            start = position
         position += 12 + length
     if start < len(data):
         yield data[start:], slice_.end

@@ -215,3 +215,17 @@ def test_a_killed_commit_leaves_the_pointer_old_or_new(tmp_path: pathlib.Path) -
         assert isinstance(deps.faults, FaultPoints)
 
     run_virtual(run())
+
+
+@KINDS
+@pytest.mark.parametrize("name", ["t" * 249 + "_dead", "é" * 150])
+def test_the_longest_topic_has_a_table_and_dead_letters(tmp_path: pathlib.Path, opened: Opened, name: str) -> None:
+    """A topic may have 249 characters; a file name at most 255 bytes, suffixes included."""
+
+    async def run() -> None:
+        catalog, _ = opened(tmp_path)
+        made = await catalog.create(f"lake.{name}", TABLE)
+        assert (await catalog.load(made.ident)).metadata == made.metadata
+        assert all(len(part.encode()) <= 255 for part in made.location.split("/"))
+
+    run_virtual(run())
