@@ -330,3 +330,27 @@ def test_a_watcher_can_always_be_cancelled(tmp_path: pathlib.Path) -> None:
         await store.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("trouble", ["BEGIN IMMEDIATE", "PRAGMA query_only = ON"])
+def test_reads_go_on_when_an_ended_lease_cannot_be_removed(tmp_path: pathlib.Path, trouble: str) -> None:
+    """A full disk once stopped every read: the first one after a lease had ended wanted to write."""
+
+    async def main() -> None:
+        store = SqliteMetadata(tmp_path / "m.db", CLOCK)
+        lease = await store.grant_lease(30)
+        await store.commit([], [Write(key="claim", value=b"mine", lease=lease), Write(key="data", value=b"1")])
+        await asyncio.sleep(0.05)
+        store._connection.execute("PRAGMA busy_timeout = 20")
+        other = sqlite3.connect(tmp_path / "m.db", isolation_level=None)
+        (store._connection if trouble.startswith("PRAGMA") else other).execute(trouble)
+        assert [entry.key for entry in (await store.range("", "z")).entries] == ["data"]
+        assert [entry.key for entry in (await store.range("", "z", after=Revision(1))).entries] == []
+        with pytest.raises((RetryLater, Refused)):
+            await store.commit([], [Write(key="data", value=b"2")])
+        other.close()
+        store._connection.execute("PRAGMA query_only = OFF")
+        assert isinstance(await store.commit([Check(key="claim", version=Revision(0))], [Write(key="claim", value=b"theirs")]), Committed)
+        await store.close()
+
+    asyncio.run(main())

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from frazil.kit.clock import Clock
-from frazil.kit.errors import Bug, Conflict, Refused
+from frazil.kit.errors import Bug, Conflict, Refused, RetryLater
 from frazil.kit.tasks import Offload, ThreadOffload, spawn
 from frazil.metadata.hints import HintBoard
 from frazil.metadata.limits import check_transaction
@@ -181,17 +181,27 @@ class SqliteMetadata(MetadataStore):
             revision = self._revision()
             rows = None if self._lease_has_ended(now_ms) else self._rows(start, end, after, revision)
         if rows is None:
-            with self._transaction("BEGIN IMMEDIATE") as stage:
-                revision = self._end_leases(now_ms, stage)
-                rows = self._rows(start, end, after, revision)
+            try:
+                with self._transaction("BEGIN IMMEDIATE") as stage:
+                    revision = self._end_leases(now_ms, stage)
+                    rows = self._rows(start, end, after, revision)
+            except (RetryLater, Refused):  # the disk is full, or another process writes for long: reads go on all the same
+                with self._transaction("BEGIN"):
+                    revision = self._revision()
+                    rows = self._rows(start, end, after, revision, ended_by_ms=now_ms)
         entries = tuple(Entry(key=key, value=value, version=Revision(version)) for key, value, version in rows)
         return Range(entries=entries, revision=Revision(revision))
 
-    def _rows(self, start: str, end: str, after: int, revision: int) -> list[tuple[str, bytes, int]]:
+    def _rows(self, start: str, end: str, after: int, revision: int, *, ended_by_ms: int = -1) -> list[tuple[str, bytes, int]]:
+        """The rows of a range, without those whose lease has ended by ``ended_by_ms`` and could not be removed."""
         few = after > 0 and revision - after <= _FEW_CHANGES
         by_index = "INDEXED BY kv_version WHERE version > ?1" if few else "WHERE +version > ?1"  # the plus forbids that index
-        sql = f"SELECT key, value, version FROM kv {by_index} AND key >= ?2 AND key < ?3 ORDER BY key"
-        return self._connection.execute(sql, (after, start, end)).fetchall()
+        sql = f"SELECT key, value, version FROM kv {by_index} AND key >= ?2 AND key < ?3"
+        given: tuple[object, ...] = (after, start, end)
+        if ended_by_ms >= 0:
+            sql += " AND (lease IS NULL OR lease NOT IN (SELECT id FROM leases WHERE ends_ms <= ?4))"
+            given += (ended_by_ms,)
+        return self._connection.execute(f"{sql} ORDER BY key", given).fetchall()
 
     def _revision(self) -> int:
         found: int = self._connection.execute("SELECT revision FROM meta").fetchone()[0]
