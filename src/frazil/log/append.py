@@ -11,9 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, cast
-
-from crc32c import crc32c
+from typing import Final
 
 from frazil.kit.chance import Chance, UlidSource
 from frazil.kit.clock import Clock
@@ -150,7 +148,7 @@ class Appender:
             if not self._buffer:
                 continue
             flush = self._cut()
-            if flush.bundle is None:
+            if not flush.data:
                 continue
             self._slots -= 1
             self._queue.append(flush)
@@ -205,16 +203,13 @@ class Appender:
 
     async def _put(self, flush: Flush) -> None:
         """Stores the bundle; raises BundleLost when that is given up. Deadline and retries are ours (R25)."""
-        bundle = flush.bundle
-        if bundle is None:
-            raise Bug("a flush without bytes cannot be stored")
         self._deps.faults.reach("B1")
         unknown = False
         for tried in range(self._policy.put_tries):
             key = bundle_key(flush.ulid)
             try:
                 async with asyncio.timeout(self._policy.put_deadline_ms / 1000):
-                    await self._deps.objects.put_if_absent(key, cast("list[bytes]", bundle.chunks))  # buffers of any kind
+                    await self._deps.objects.put_if_absent(key, flush.data)
                     break
             except Conflict:
                 if unknown and await self._is_ours(key, flush):
@@ -231,7 +226,7 @@ class Appender:
         else:
             raise BundleLost(f"the bundle could not be stored in {self._policy.put_tries} tries")
         if self._deps.cache is not None:
-            self._deps.cache.keep(bundle_key(flush.ulid), bundle.chunks, bundle.size_bytes)
+            self._deps.cache.keep(bundle_key(flush.ulid), flush.data)
 
     async def _before_retry(self, tried: int, error: Exception) -> None:
         if tried + 1 < self._policy.put_tries:
@@ -239,17 +234,10 @@ class Appender:
 
     async def _is_ours(self, key: str, flush: Flush) -> bool:
         """After a lost answer: is the object that is there the one we sent?"""
-        bundle = flush.bundle
-        if bundle is None:
-            return False
-        crc = 0
-        for chunk in bundle.chunks:
-            crc = crc32c(chunk, crc)
         try:
-            found = await self._deps.objects.get(key)
+            return await self._deps.objects.get(key) == flush.data
         except (RetryLater, Missing):
             return False  # a new ULID is always right; this bundle is then an orphan
-        return len(found) == bundle.size_bytes and crc32c(found) == crc
 
     async def _replace(self, flush: Flush, floor_ms: int) -> None:
         """R01: the horizon has passed the bundle; the same bytes go to a new place."""

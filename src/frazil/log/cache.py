@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
 
 from frazil.kit.errors import Corrupt
 from frazil.objects.port import ObjectStore
@@ -40,10 +39,10 @@ class BlockCache:
         self._loading: dict[str, asyncio.Task[Block]] = {}
         self.held_bytes = 0
 
-    def keep(self, key: str, chunks: Sequence[bytes | bytearray | memoryview], size: int) -> None:
+    def keep(self, key: str, data: bytes) -> None:
         """Puts an object just written here, so that the tail is read from memory."""
-        if size <= self.whole_bytes_max:
-            self._put(key, Block(b"".join(chunks), 0, whole=True))
+        if len(data) <= self.whole_bytes_max:
+            self._put(key, Block(data, 0, whole=True))
 
     def find(self, key: str) -> Block | None:
         """The whole object if it is here."""

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from frazil.kit.names import PartitionKey, TopicId
 from frazil.log.shards import topic_hash
 from frazil.records import Batch
-from frazil.segments.bundles import BuiltBundle, BundleRun, build_bundle
+from frazil.segments.bundles import BundleRun, build_bundle
 
 
 class FaultKind(Enum):
@@ -143,7 +143,8 @@ class Flush:
     requests: list[Request]
     groups: dict[int, list[Group]]
     """By shard; sorted by partition inside."""
-    bundle: BuiltBundle | None
+    data: bytes
+    """The bundle; empty when there is nothing to append."""
     chunk: int = 0
     """Number of the next commit record of this bundle."""
     stored: asyncio.Task[None] | None = None
@@ -151,7 +152,10 @@ class Flush:
 
 
 def gather(requests: list[Request], *, ulid: str, created_ms: int, shards: int) -> Flush:
-    """One flush of all ``requests``; parts dropped meanwhile are left out. ``bundle`` is None when nothing is left."""
+    """One flush of all ``requests``; parts dropped meanwhile are left out. ``data`` is empty when nothing is left.
+
+    The bundle is joined once: store, cache and the check after a lost answer then share one buffer.
+    """
     groups: dict[tuple[bytes, int], Group] = {}
     for request in requests:
         for part in request.parts:
@@ -177,7 +181,8 @@ def gather(requests: list[Request], *, ulid: str, created_ms: int, shards: int) 
         if run.topic_id != topic_id:
             topic_id, hashed = run.topic_id, topic_hash(run.topic_id)
         by_shard.setdefault((hashed + run.partition) % shards, []).append(group)
-    return Flush(ulid=ulid, created_ms=created_ms, requests=requests, groups=by_shard, bundle=bundle)
+    data = b"" if bundle is None else b"".join(bundle.chunks)
+    return Flush(ulid=ulid, created_ms=created_ms, requests=requests, groups=by_shard, data=data)
 
 
 def drop_suspects(parts: Iterable[Part], suspects: Suspects, why: str) -> None:

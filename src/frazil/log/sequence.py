@@ -63,7 +63,7 @@ def sequence(pieces: Sequence[Piece], state: LogState, expected: Expected) -> Pl
                 ulid=flush.ulid,
                 chunk=flush.chunk,
                 created_ms=flush.created_ms,
-                bundle_bytes=flush.bundle.size_bytes if flush.bundle is not None else 0,
+                bundle_bytes=len(flush.data),
                 sections=tuple(found),
             )
         )
