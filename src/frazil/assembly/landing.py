@@ -28,7 +28,7 @@ async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
     """Lands until SIGTERM or SIGINT; a clean stop tries a last commit per table."""
     set_up_logging(settings.log_level)
     async with stop_requested(supervised=supervised) as stop, open_stores(settings) as stores:
-        index = LogIndex(stores.metadata, shards=stores.instance.shards)
+        index = LogIndex(stores.metadata, shards=stores.instance.shards, producers=False)
         landing = Landing(_deps(stores, index), landing_settings(settings))
         tasks = {
             spawn("landing", landing.run()),
