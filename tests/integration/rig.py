@@ -19,6 +19,7 @@ from frazil.log.index import LogIndex
 from frazil.log.read import LogReader
 from frazil.log.retain import Retainer
 from frazil.log.upkeep import UpkeepDeps, UpkeepPolicy
+from frazil.metadata.faulty import FaultyMetadata, MetadataFaults
 from frazil.metadata.port import MetadataStore
 from frazil.metadata.stores.memory import MemoryMetadata, MemoryState
 from frazil.metadata.topics import Topics
@@ -35,6 +36,8 @@ class World:
     state: MemoryState = field(default_factory=MemoryState)
     bucket: MemoryBucket = field(default_factory=MemoryBucket)
     seed: int = 1
+    plan: MetadataFaults | None = None
+    """Faults of the brokers' metadata stores."""
 
 
 @dataclass
@@ -53,7 +56,9 @@ def make(world: World, settings: BrokerSettings, *, clock: Clock | None = None) 
     clock = clock or SystemClock()
     world.seed += 1
     chance = random.Random(world.seed)
-    store = MemoryMetadata(world.state, clock)
+    store: MetadataStore = MemoryMetadata(world.state, clock)
+    if world.plan is not None:
+        store = FaultyMetadata(store, random.Random(world.seed + 1000), world.plan)
     objects = MemoryObjects(world.bucket, clock)
     index = LogIndex(store, shards=settings.shards)
     cache = BlockCache(64 * 1024 * 1024)

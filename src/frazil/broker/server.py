@@ -26,6 +26,7 @@ from frazil.metadata.cluster import BrokerRecord
 
 log = logging.getLogger(__name__)
 
+_START_RETRY_S = 0.5
 _END_TURNS = 50
 _END_TURN_S = 0.01
 
@@ -87,7 +88,10 @@ class Broker:
         return self._listener.port if self._listener is not None else self.settings.port
 
     async def start(self) -> None:
-        """Opens the port, announces it, starts the broker's own tasks. Raises OSError, Conflict, RetryLater."""
+        """Opens the port, announces it, starts the broker's own tasks. Raises OSError, Conflict.
+
+        Waits for a metadata store that does not answer yet (F83); the port is bound meanwhile and refuses connections.
+        """
         self._listener = await listen(self.settings, self.connection)
         try:
             await self.join_cluster(self._listener.port)
@@ -98,10 +102,8 @@ class Broker:
         log.info("broker %d listens on %s:%d", self.settings.node_id, self.settings.host, self.port)
 
     async def join_cluster(self, port: int) -> None:
-        """Announces this broker at ``port`` and starts its tasks. Raises Conflict, RetryLater."""
+        """Announces this broker at ``port`` and starts its tasks; waits for the metadata store. Raises Conflict."""
         settings = self.settings
-        await self._topics.refresh()
-        await self._deps.index.refresh()
         me = BrokerRecord(
             broker_id=settings.node_id,
             host=settings.advertised_host or settings.host,
@@ -109,7 +111,15 @@ class Broker:
             rack=settings.rack or "",
             started_ms=self._deps.clock.now_ms(),
         )
-        await self._brokers.register(me)
+        while True:
+            try:
+                await self._topics.refresh()
+                await self._deps.index.refresh()
+                await self._brokers.register(me)
+                break
+            except RetryLater as error:
+                log.warning("waiting for the metadata store: %s", error)
+                await asyncio.sleep(_START_RETRY_S)
         self._tasks = [
             spawn("broker lease", self._brokers.keep()),
             spawn("broker list", self._brokers.follow()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from frazil.broker.groups.values import GroupLimits
 from frazil.kit.errors import Corrupt
 from frazil.metadata import read_one
 from frazil.metadata.cluster import BrokerRecord
+from frazil.metadata.faulty import MetadataFaults
 from frazil.metadata.port import Write
 from frazil.wire.errors import ErrorCode
 from frazil.wire.messages.consumer_protocol_subscription import DATA, ConsumerProtocolSubscription
@@ -298,6 +300,45 @@ def test_r19_after_a_lapsed_lease_groups_are_claimed_anew() -> None:
             assert (after.epoch, after.generation) == (before.epoch + 1, before.generation)
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_lost_answers_of_the_metadata_store_lose_no_acknowledged_offset(seed: int) -> None:
+    async def main() -> None:
+        world = World(seed=100 * seed)
+        async with stage(world) as quiet:
+            await quiet.topic()
+        world.plan = MetadataFaults(unavailable=0.05, lost_applied=0.15, lost_unapplied=0.1, lost_late=0.05, late_ms=300)
+        async with stage(world) as on:
+            acknowledged, sent = -1, -1
+            joined = None
+            for n in range(60):
+                try:
+                    if joined is None:
+                        candidate = await join(on.client)
+                        if candidate.error_code == 0 and (await sync(on.client, candidate)).error_code == 0:
+                            joined = candidate
+                        continue
+                    sent = n
+                    code = await commit(on.client, n, joined)
+                except ConnectionError:
+                    on.client = on.another()
+                    continue
+                if code == 0:
+                    acknowledged = n
+                elif code != ErrorCode.REQUEST_TIMED_OUT:
+                    joined = None
+                await asyncio.sleep(0.05)
+        world.plan = None
+        async with stage(world) as quiet:
+            assert acknowledged <= await committed(quiet.client) <= sent
+            assert acknowledged > 0
+
+    logging.getLogger("frazil").setLevel(logging.CRITICAL)
+    try:
+        run_virtual(main())
+    finally:
+        logging.getLogger("frazil").setLevel(logging.NOTSET)
 
 
 def test_one_broken_group_record_hides_no_other_group() -> None:
