@@ -33,7 +33,7 @@ def clean_environment(variables: Mapping[str, str] | None = None) -> dict[str, s
 
 @dataclass
 class Processes:
-    """``start("broker")``, ``start("land")``; both write to ``{role}.log`` in the directory."""
+    """``start("broker")``, ``start("land")`` or ``start("dev")``; each writes to ``{role}.log`` in the directory."""
 
     directory: pathlib.Path
     settings: Sequence[str] = ()
@@ -53,27 +53,26 @@ class Processes:
     def start(self, role: str) -> None:
         """Starts a role; a broker is waited for until it listens."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        changes = [part for text in self.settings for part in ("-s", text)]
-        tail = ["broker", "--port", str(self.port)] if role == "broker" else [role]
+        changes = [part for text in (*self.settings, f"broker.port={self.port}") for part in ("-s", text)]
         with (self.directory / f"{role}.log").open("ab") as log:
             self.running[role] = subprocess.Popen(
-                [sys.executable, "-m", "frazil", "-d", str(self.directory / "data"), *changes, *tail],
+                [sys.executable, "-m", "frazil", "-d", str(self.directory / "data"), *changes, role],
                 env=clean_environment(),
                 stdout=log,
                 stderr=log,
             )
-        if role == "broker":
-            self._await_port()
+        if role != "land":
+            self._await_port(role)
 
-    def _await_port(self) -> None:
+    def _await_port(self, role: str) -> None:
         end = time.monotonic() + 30
-        while time.monotonic() < end and self.alive("broker"):
+        while time.monotonic() < end and self.alive(role):
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=0.2).close()
                 return
             except OSError:
                 time.sleep(0.05)
-        raise AssertionError("the broker does not listen: " + self.log("broker")[-2000:])
+        raise AssertionError(f"{role} does not listen: " + self.log(role)[-2000:])
 
     def alive(self, role: str) -> bool:
         return self.running[role].poll() is None
@@ -89,7 +88,9 @@ class Processes:
         return self.running[role].wait(timeout=30)
 
     def close(self) -> None:
-        for process in self.running.values():
+        for role, process in self.running.items():
+            if process.poll() is None and role == "dev":
+                self.stop(role)  # its children end with it
             if process.poll() is None:
                 process.kill()
             process.wait(timeout=10)
