@@ -12,7 +12,7 @@ _BACKLOG = 1024
 
 
 class Listener:
-    """An open port. Connections wait in the backlog until ``open_doors``."""
+    """A bound port. Connections are refused until ``open_doors``."""
 
     def __init__(self, server: asyncio.Server) -> None:
         self._server = server
