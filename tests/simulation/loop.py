@@ -95,11 +95,13 @@ def run_virtual(main: Coroutine[Any, Any, T]) -> T:
         task = loop.create_task(main, name="main")
         result = loop.run_until_complete(task)
     finally:
-        for other in sorted(asyncio.all_tasks(loop), key=lambda t: t.get_name()):
-            other.cancel()
-        pending = asyncio.all_tasks(loop)
-        if pending:
-            loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+        for _ in range(3):  # a task may swallow one cancellation; none may keep the world alive
+            pending = sorted(asyncio.all_tasks(loop), key=lambda t: t.get_name())
+            if not pending:
+                break
+            for other in pending:
+                other.cancel()
+            loop.run_until_complete(asyncio.wait(pending, timeout=10.0))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
     return result

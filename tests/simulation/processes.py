@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import re
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -102,6 +104,8 @@ class Server:
         self._context = contextvars.copy_context()
         self.calls = 0
         self.closed = False
+        self.faults: Counter[str] = Counter()
+        """What was injected into the answers, by kind."""
 
     async def call(self, work: Callable[[], Awaitable[T]]) -> T:
         """The answer to a request, if the caller lives to see it."""
@@ -110,24 +114,31 @@ class Server:
         owner = OWNER.get()
         if isinstance(owner, Process) and owner.dead:  # code that unwinds in a process just killed
             await self._loop.create_future()
+        if owner is not None and owner.stopped:  # stopped in the middle of a step: the request leaves when it goes on
+            await asyncio.sleep(0)
         self.calls += 1
         reply: asyncio.Future[T] = self._loop.create_future()
-        self._loop.create_task(_serve(work, reply), name="server", context=self._context.copy())
+        self._loop.create_task(self._serve(work, reply), name="server", context=self._context.copy())
         return await reply
 
-
-async def _serve(work: Callable[[], Awaitable[T]], reply: asyncio.Future[T]) -> None:
-    try:
-        answer = await work()
-    except Killed:
-        return  # the caller was killed in the middle of its request: nobody waits
-    except Exception as error:
+    async def _serve(self, work: Callable[[], Awaitable[T]], reply: asyncio.Future[T]) -> None:
+        try:
+            answer = await work()
+        except Killed:
+            return  # the caller was killed in the middle of its request: nobody waits
+        except Exception as error:
+            self._count(str(error))
+            if not reply.done():
+                reply.set_exception(error)
+                reply.exception()  # seen: the caller may be gone
+            return
         if not reply.done():
-            reply.set_exception(error)
-            reply.exception()  # seen: the caller may be gone
-        return
-    if not reply.done():
-        reply.set_result(answer)
+            reply.set_result(answer)
+
+    def _count(self, words: str) -> None:
+        if words.startswith("injected: "):
+            words = re.sub(r"\S*/\S*|\d+ (?=keys)", "…", words.removeprefix("injected: "))
+            self.faults[words] += 1
 
 
 class MetadataDoor(MetadataStore):

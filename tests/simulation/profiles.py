@@ -25,6 +25,8 @@ class Faults:
     kill_s: float = 0.0
     freeze_s: float = 0.0
     freeze_for_s: tuple[float, float] = (0.5, 6.0)
+    freeze_points: tuple[str, ...] = ()
+    """Stops wait for one of these fault points (empty: they come at any time)."""
     cut_s: float = 0.0
     burst_s: float = 0.0
     """Some seconds in which one process reaches a store only now and then."""
@@ -71,6 +73,8 @@ class Profile:
     """What the decoder takes for a good value changes with every start of landing."""
     latency_ms: float = 2.0
     faults: Faults = field(default_factory=Faults)
+    check_bound: bool = False
+    """Wait at the end until nothing is left that should be gone."""
     settle_s: float = 150.0
 
 
@@ -123,12 +127,15 @@ def drawn(seed: int) -> Profile:
         kill_s=chance.choice((0.0, 2.0, 5.0)) if wild else 0.0,
         freeze_s=chance.choice((0.0, 0.0, 4.0)) if wild else 0.0,
         freeze_for_s=chance.choice(((0.2, 2.0), (1.0, 12.0))),
+        freeze_points=chance.choice(((), (), ("B3", "B1", "P3", "P4", "P6"))),
         cut_s=chance.choice((0.0, 1.0, 4.0)) if wild else 0.0,
         burst_s=chance.choice((0.0, 0.0, 5.0)) if wild else 0.0,
         rollback_s=chance.choice((0.0, 0.0, 0.0, 4.0)) if wild else 0.0,
         skew_ms=chance.choice((0, 0, 700)),
     )
     landing = chance.random() < 0.5
+    # After a rollback to before what retention has removed, a hole in the table is right and recorded.
+    retention_ms = chance.choice((0, 0, 0, 5_000)) if not faults.rollback_s else 0
     return Profile(
         brokers=chance.choice((1, 2, 2, 3)),
         topics=chance.choice(((("events", 1),), (("events", 2),), (("events", 3),), (("events", 2), ("other", 1)))),
@@ -138,7 +145,7 @@ def drawn(seed: int) -> Profile:
         producers=chance.choice((2, 3)),
         batches=chance.choice((2, 4)) if landing else chance.choice((3, 6)),
         group=chance.random() < 0.2,
-        retention_ms=chance.choice((0, 0, 0, 5_000)),
+        retention_ms=retention_ms,
         delete_records=not landing and chance.random() < 0.1,
         late_topic=chance.random() < 0.2,
         flush_interval_ms=chance.choice((0, 0, 40)),
@@ -148,6 +155,7 @@ def drawn(seed: int) -> Profile:
         grace_ms=chance.choice((2_000, 5_000)),
         latency_ms=chance.choice((0.5, 5.0)),
         faults=faults,
+        check_bound=chance.random() < 0.3,
     )
 
 

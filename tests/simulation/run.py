@@ -7,11 +7,13 @@ import contextlib
 import gc
 import logging
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.simulation.clients import until
+from tests.simulation.fickle import fickle_decoders
 from tests.simulation.judges import (
     judge_log,
     judge_segments,
@@ -80,7 +82,7 @@ def run_seed(seed: int, profile: Profile | None = None) -> Outcome:
     async def main() -> Outcome:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         world = World(seed, chosen)
-        with _listening(world):
+        with _listening(world), fickle_decoders() if chosen.fickle else contextlib.nullcontext():
             await _live(world)
             virtual = world.loop.time()
             await world.end()
@@ -98,7 +100,7 @@ def run_seed(seed: int, profile: Profile | None = None) -> Outcome:
 
 
 def _outcome(world: World, virtual: float) -> Outcome:
-    digest = hash((tuple(sorted(world.bucket.keys)), sum(len(data) for data, _ in world.bucket.objects.values()), world.state.revision))
+    digest = zlib.crc32(repr((sorted(world.bucket.objects.items()), world.state.revision, world.trace)).encode())
     return Outcome(
         seed=world.seed,
         profile=world.profile.name,
@@ -135,7 +137,7 @@ async def _settle(world: World) -> None:
     judge_log(book, logs)
     if world.profile.landing:
         await _settle_tables(world, logs)
-    if world.profile.upkeep and world.seed % 3 == 0:
+    if world.profile.upkeep and world.profile.check_bound:
         if not await until(lambda: not leftovers(world), seconds=BOUND_S + 4 * world.profile.grace_ms / 1000):
             book.fail(f"BOUND: still there: {dict(leftovers(world))}")
     judge_segments(world, logs)

@@ -63,6 +63,8 @@ class Host:
     """A clean stop, as SIGTERM asks for."""
     fuse: tuple[str, int] | None = None
     """Kill at the n-th passage of a fault point."""
+    brake: tuple[str, float] | None = None
+    """Stop at the next passage of a fault point, for so many seconds."""
 
 
 class CountingMetadata(FaultyMetadata):
@@ -115,7 +117,7 @@ class World:
         self.pointers = MemoryPointers()
         self.server = Server()
         self.clock = ProcessClock()
-        self.faults: Counter[str] = Counter()
+        self.faults = self.server.faults
         self.trace: list[str] = []
         self.hosts = {f"broker-{number}": Host(f"broker-{number}") for number in range(profile.brokers)}
         if profile.landing:
@@ -180,6 +182,7 @@ class World:
         skew = self.profile.faults.skew_ms
         process = Process(host.name, host.boots, skew_ms=self.chance.randint(-skew, skew) if skew else 0)
         host.process, host.broker, host.landing, host.fuse, host.stop = process, None, None, None, None
+        host.brake = None
         host.catalogs = []
         self.all_processes.append(process)
         chance = random.Random(f"{self.seed} {host.name} {host.boots}")
@@ -245,6 +248,9 @@ class World:
         def reach(point: str) -> None:
             if process.dead:
                 raise Killed
+            if host.brake is not None and host.brake[0] == point:
+                seconds, host.brake = host.brake[1], None
+                self.freeze(host, seconds)
             fuse = host.fuse
             if fuse is None or fuse[0] != point:
                 return
@@ -541,7 +547,12 @@ class World:
         host.process.spawn("stop", stop())
 
     def _freeze_one(self) -> None:
-        self.freeze(self._any_host(), self.chance.uniform(*self.profile.faults.freeze_for_s))
+        host, faults = self._any_host(), self.profile.faults
+        seconds = self.chance.uniform(*faults.freeze_for_s)
+        if faults.freeze_points:
+            host.brake = (self.chance.choice(faults.freeze_points), seconds)
+        else:
+            self.freeze(host, seconds)
 
     def _cut_one(self) -> None:
         wires = [wire for host in self.hosts.values() for wire in host.wires if not wire._lost]
@@ -603,7 +614,7 @@ class World:
         self.calm = True
         self.catalog_rates.clear()
         for host in self.hosts.values():
-            host.fuse = None
+            host.fuse = host.brake = None
             if host.metadata is not None and host.objects is not None:
                 host.metadata.plan, host.objects.plan = MetadataFaults(), ObjectFaults()
             for catalog in host.catalogs:
