@@ -127,7 +127,7 @@ def test_object_count_is_constant_while_time_goes_on() -> None:
     in_world(body)
 
 
-def test_idle_partition_does_not_keep_bundles() -> None:
+def test_r12_idle_partition_does_not_keep_bundles() -> None:
     async def body(world: World) -> None:
         one = world.broker().start()
         topic = await one.topic("t", 2)
@@ -302,7 +302,7 @@ def test_deleted_topic_leaves_nothing() -> None:
     in_world(body)
 
 
-def test_find_time_before_and_after_sealing() -> None:
+def test_r21_f84_time_look_up_before_and_after_sealing() -> None:
     async def body(world: World) -> None:
         one = world.broker(policy=FlushPolicy()).start()
         topic = await one.topic("t")
