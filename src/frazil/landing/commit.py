@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from frazil.catalogs.commit import Committed, Landed, Lost
 from frazil.catalogs.port import LoadedTable
@@ -12,7 +12,7 @@ from frazil.kit.names import PartitionKey
 from frazil.landing.lake import Lake, within
 from frazil.landing.plan import Loss, describe_losses
 from frazil.landing.write import Written
-from frazil.log.pins import set_pin
+from frazil.log.pins import read_pin, set_pin
 from frazil.metadata.port import MetadataStore
 
 
@@ -53,7 +53,14 @@ class Pinner:
 
     store: MetadataStore
     table: str
-    last: dict[PartitionKey, int] = field(default_factory=dict)
+    last: dict[PartitionKey, int] | None = None
+
+    async def load(self) -> Mapping[PartitionKey, int]:
+        """What the table has pinned, also in an earlier life of this process. Raises RetryLater, Corrupt."""
+        if self.last is None:
+            pin = await read_pin(self.store, self.table)
+            self.last = {} if pin is None else dict(pin.offsets)
+        return self.last
 
     async def pin(self, offsets: Mapping[PartitionKey, int], now_ms: int) -> None:
         """Writes the pin when it changed. Raises RetryLater."""

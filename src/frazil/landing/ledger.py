@@ -34,13 +34,14 @@ class Ledger:
         if not self._held:
             self._held_since_ms = None
 
-    def states(self, topics: Iterable[TopicRecord], index: LogIndex) -> list[PartitionState]:
+    def states(self, topics: Iterable[TopicRecord], index: LogIndex, pinned: Mapping[PartitionKey, int]) -> list[PartitionState]:
         """Every partition of ``topics`` as the table sees it; a new topic id has no progress (F03)."""
         found = []
         for topic in topics:
             for number in range(topic.partitions):
                 key = PartitionKey(topic.topic_id, PartitionId(number))
-                found.append(PartitionState(key=key, topic=topic.name, next_offset=self.next_offset(key), bounds=index.bounds(key)))
+                at, bounds = self.next_offset(key), index.bounds(key)
+                found.append(PartitionState(key=key, topic=topic.name, next_offset=at, bounds=bounds, pinned=pinned.get(key)))
         return found
 
     def next_offset(self, key: PartitionKey) -> int | None:

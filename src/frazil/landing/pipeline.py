@@ -131,7 +131,8 @@ class TablePipeline:
         await within(self._deps.index.refresh(), deadline_ms, "reading metadata")  # topics are kept fresh by the process
         topics = [record for name in self._spec.topics if (record := self._deps.topics.get(name)) is not None]
         self.board.absent = tuple(sorted(set(self._spec.topics) - {topic.name for topic in topics}))
-        states = self._states = self.ledger.states(topics, self._deps.index)
+        pinned = await within(self._pinner.load(), deadline_ms, "reading the pin")
+        states = self._states = self.ledger.states(topics, self._deps.index, pinned)
         now_ms = self._deps.clock.monotonic_ms()
         idle = not any(state.lag for state in states) and not find_losses(states)
         if idle and now_ms - self._loaded_at_ms < self._settings.progress_idle_ms:
@@ -140,13 +141,13 @@ class TablePipeline:
         progress = await within(read_progress(self._deps.objects, self._table), deadline_ms, "reading progress") if self._table else {}
         self._loaded_at_ms = now_ms
         self.ledger.load(progress)
-        states = self._states = self.ledger.states(topics, self._deps.index)
+        states = self._states = self.ledger.states(topics, self._deps.index, pinned)
         await self._pin(states)
         return self._table, states
 
     async def _pin(self, states: Sequence[PartitionState]) -> None:
         """What the table still needs, from before its first commit on (F10)."""
-        offsets = {state.key: state.bounds.start if (at := self.ledger.table_offset(state.key)) is None else at for state in states}
+        offsets = {state.key: state.needed if (at := self.ledger.table_offset(state.key)) is None else at for state in states}
         await self._pinner.pin(offsets, self._deps.clock.now_ms())
 
     def _worth_a_commit(self, decoded: Decoded, plan: SlicePlan, table: LoadedTable | None) -> bool:

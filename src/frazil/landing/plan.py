@@ -20,12 +20,16 @@ SUMMARY_CHARACTERS_MAX: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """One source partition as a table sees it. ``next_offset`` is the table's progress, None when it has none yet."""
+    """One source partition as a table sees it.
+
+    ``next_offset`` is the table's progress, None when it has none yet; ``pinned`` is where it began to wait for the partition.
+    """
 
     key: PartitionKey
     topic: str
     next_offset: int | None
     bounds: Bounds
+    pinned: int | None = None
 
     @property
     def start(self) -> int:
@@ -33,6 +37,13 @@ class PartitionState:
         if self.next_offset is None:
             return self.bounds.start
         return max(self.next_offset, self.bounds.start)
+
+    @property
+    def needed(self) -> int:
+        """The lowest offset the table should get, in the log or not: it has promised itself nothing below."""
+        if self.next_offset is not None:
+            return self.next_offset
+        return self.bounds.start if self.pinned is None else min(self.pinned, self.bounds.start)
 
     @property
     def lag(self) -> int:
@@ -73,11 +84,11 @@ class Budget:
 
 
 def find_losses(states: Sequence[PartitionState]) -> tuple[Loss, ...]:
-    """Ranges between progress and a log start that has moved past it."""
+    """Ranges between what the table needs and a log start that has moved past it."""
     return tuple(
-        Loss(key=state.key, topic=state.topic, first=state.next_offset, end=state.bounds.start)
+        Loss(key=state.key, topic=state.topic, first=state.needed, end=state.bounds.start)
         for state in states
-        if state.next_offset is not None and state.next_offset < state.bounds.start
+        if state.needed < state.bounds.start
     )
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from frazil.kit.errors import Corrupt
 from frazil.kit.names import PartitionId, PartitionKey, TopicId
 from frazil.log.shards import PIN
-from frazil.metadata import prefix_end
+from frazil.metadata import prefix_end, read_one
 from frazil.metadata.port import MetadataStore, Write
 
 FORMAT: Final = 1
@@ -43,6 +43,12 @@ async def read_pins(store: MetadataStore) -> dict[str, Pin]:
     """All pins by table. Raises RetryLater, Corrupt."""
     found = await store.range(PIN, prefix_end(PIN))
     return {entry.key[len(PIN) :]: _decode(entry.key, entry.value) for entry in found.entries}
+
+
+async def read_pin(store: MetadataStore, table: str) -> Pin | None:
+    """The pin of one table. Raises RetryLater, Corrupt."""
+    entry = await read_one(store, PIN + table)
+    return _decode(entry.key, entry.value) if entry.version else None
 
 
 def _decode(key: str, value: bytes) -> Pin:

@@ -286,6 +286,20 @@ def test_r18_the_pin_never_leads_progress_at_any_kill_point() -> None:
     play(story)
 
 
+async def remove_below(world: World, offset: int) -> None:
+    deps = UpkeepDeps(
+        store=world.store,
+        objects=world.objects,
+        index=world.index,
+        topics=world.topics,
+        clock=world.clock,
+        chance=world.chance,
+        offload=InlineOffload(),
+        cache=BlockCache(1 << 20),
+    )
+    assert await Retainer(deps, UpkeepPolicy()).delete_records(world.key("t"), offset) == offset
+
+
 def test_f10_a_log_start_beyond_progress_is_a_recorded_loss_and_landing_goes_on_there() -> None:
     async def story(world: World) -> None:
         await world.topics.create("t", 1)
@@ -293,18 +307,7 @@ def test_f10_a_log_start_beyond_progress_is_a_recorded_loss_and_landing_goes_on_
         await world.land()
         for _ in range(10):
             await world.produce("t", [js(a=2)] * 100)
-        deps = UpkeepDeps(
-            store=world.store,
-            objects=world.objects,
-            index=world.index,
-            topics=world.topics,
-            clock=world.clock,
-            chance=world.chance,
-            offload=InlineOffload(),
-            cache=BlockCache(1 << 20),
-        )
-        start = await Retainer(deps, UpkeepPolicy()).delete_records(world.key("t"), 502)
-        assert start == 502
+        await remove_below(world, 502)
         landing = world.landing()
         task = spawn("landing", landing.run())
         await asyncio.sleep(4)
@@ -312,6 +315,40 @@ def test_f10_a_log_start_beyond_progress_is_a_recorded_loss_and_landing_goes_on_
         summaries = [snapshot["summary"] for snapshot in await world.snapshots(TABLE)]
         assert [summary["frazil.loss"] for summary in summaries if "frazil.loss" in summary] == ["t[0] 2-501"]
         assert "lost to retention: t[0] 2-501" in (await world.status(TABLE)).reason
+        landing.stop()
+        await task
+
+    play(story)
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_f10_what_goes_before_the_first_commit_is_a_recorded_loss_too(restart: bool) -> None:
+    """A table that waits for its first commit has no progress to compare with; its pin says from where it waits."""
+
+    async def story(world: World) -> None:
+        await world.topics.create("t", 1)
+        landing = world.landing(replace(FAST, progress_idle_ms=1_000))
+        task = spawn("landing", landing.run())
+        await asyncio.sleep(3)
+        assert (await read_pins(world.store))[TABLE].offsets == {world.key("t"): 0}
+        if restart:
+            landing.stop()
+            await task
+        await put_landing(world.store, LandingSpec(table=TABLE, topics=("t",), options={"paused": "true"}))
+        await asyncio.sleep(1)
+        for _ in range(10):
+            await world.produce("t", [js(a=2)] * 100)
+        await remove_below(world, 502)
+        await put_landing(world.store, LandingSpec(table=TABLE, topics=("t",)))
+        if restart:
+            await world.land()
+        else:
+            await asyncio.sleep(4)
+        assert await world.offsets(TABLE) == list(range(502, 1000))
+        summaries = [snapshot["summary"] for snapshot in await world.snapshots(TABLE)]
+        assert [summary["frazil.loss"] for summary in summaries if "frazil.loss" in summary] == ["t[0] 0-501"]
+        assert "lost to retention: t[0] 0-501" in (await world.status(TABLE)).reason
+        assert (await read_pins(world.store))[TABLE].offsets == {world.key("t"): 1000}
         landing.stop()
         await task
 
