@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from frazil.kit.errors import Refused
 from frazil.kit.tasks import Offload
 
 
@@ -49,4 +50,10 @@ async def ask(sql: str, *, platform: Platform, locate: Locate, offload: Offload)
     mentioned = await offload.run(lambda: platform.names(sql))
     found = [await locate(name) for name in sorted(mentioned)]
     tables = [source for source in found if source is not None]
-    return await offload.run(lambda: platform.run(sql, tables))
+    try:
+        return await offload.run(lambda: platform.run(sql, tables))
+    except Refused as error:
+        missing = [name for name, source in zip(sorted(mentioned), found, strict=True) if source is None and "." in name]
+        if not missing:
+            raise
+        raise Refused(f"{error}\nNot landed: {', '.join(missing)}; `frazil table list` shows the tables there are") from error
