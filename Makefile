@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check simulate faults bench bench-check proof clean system generated
+.PHONY: demo test check lint simulate faults bench bench-check proof clean system generated
 
 $(READY): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Frazil needs Python 3.11 or newer"; exit 1; }
@@ -20,15 +20,19 @@ system:
 demo: $(READY)
 	@$(BIN)/python examples/flights.py $(if $(KEEP),--keep)
 
-check: $(READY)
+lint: $(READY)
 	$(BIN)/ruff check src tests codegen benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-logo
+
+check: lint
 	$(BIN)/pytest -q -n 2 tests/unit tests/architecture tests/docs -m 'not slow and not server'
 
-test: $(READY) system check
-	$(BIN)/pytest -n 2 --dist worksteal tests
+# Tests with real processes run one after the other: their time limits are for a machine that is not busy with other tests.
+test: system lint
+	$(BIN)/pytest -n 2 tests -m 'not server'
+	$(BIN)/pytest tests -m server
 	$(MAKE) demo
 	$(MAKE) bench-check
 
