@@ -47,6 +47,9 @@ class Profile:
     brokers: int = 2
     topics: tuple[tuple[str, int], ...] = (("events", 2),)
     landing: bool = True
+    landings: int = 1
+    """Landing processes at work on the same tables, as when an old one was only thought to be dead."""
+    data_grace_ms: int = 25_000
     embedded_catalog: bool = True
     """The catalog is a library in the landing process (SQL); False: a service (REST)."""
     seconds: float = 8.0
@@ -140,6 +143,7 @@ def drawn(seed: int) -> Profile:
         brokers=chance.choice((1, 2, 2, 3)),
         topics=chance.choice(((("events", 1),), (("events", 2),), (("events", 3),), (("events", 2), ("other", 1)))),
         landing=landing,
+        landings=chance.choice((1, 1, 1, 2)),
         embedded_catalog=chance.random() < 0.5,
         seconds=chance.choice((4.0, 6.0, 9.0)),
         producers=chance.choice((2, 3)),

@@ -19,7 +19,9 @@ from tests.simulation.processes import CatalogDoor, Killed, MetadataDoor, Object
 from tests.simulation.profiles import Profile
 
 from frazil.broker import Broker, BrokerDeps, BrokerSettings
+from frazil.catalogs.care import Care, CareSettings
 from frazil.catalogs.faulty import FaultPlan, FaultyCatalog
+from frazil.catalogs.history import Keep
 from frazil.catalogs.kinds.memory import MemoryPointers
 from frazil.catalogs.pointers import PointerCatalog
 from frazil.catalogs.port import Catalog, CatalogDeps
@@ -120,8 +122,9 @@ class World:
         self.faults = self.server.faults
         self.trace: list[str] = []
         self.hosts = {f"broker-{number}": Host(f"broker-{number}") for number in range(profile.brokers)}
-        if profile.landing:
-            self.hosts["landing"] = Host("landing")
+        for number in range(profile.landings if profile.landing else 0):
+            name = "landing" if number == 0 else f"landing-{number}"
+            self.hosts[name] = Host(name)
         self.catalog_rates: dict[str, float] = dict(profile.faults.catalog)
         self.calm = False
         self.all_processes: list[Process] = []
@@ -187,7 +190,7 @@ class World:
         self.all_processes.append(process)
         chance = random.Random(f"{self.seed} {host.name} {host.boots}")
         self._open_stores(host, chance)
-        program = self._landing(host, process, chance) if host.name == "landing" else self._broker(host, process, chance)
+        program = self._landing(host, process, chance) if host.name.startswith("landing") else self._broker(host, process, chance)
         task = process.spawn("main", program)
         task.add_done_callback(lambda done: self._ended(host, process, done), context=self.server._context.copy())
         self.note(f"{host.name} starts ({host.boots})")
@@ -285,7 +288,7 @@ class World:
         if self.calm:
             return CALM_OBJECTS
         faults = self.profile.faults
-        return replace(faults.objects, s_short=faults.warehouse_short) if host.name == "landing" else faults.objects
+        return replace(faults.objects, s_short=faults.warehouse_short) if host.name.startswith("landing") else faults.objects
 
     async def _broker(self, host: Host, process: Process, chance: random.Random) -> None:
         profile = self.profile
@@ -365,12 +368,27 @@ class World:
             faults=reach,
         )
         host.landing = landing = Landing(deps, self.landing_settings())
+        landing._lakes.update(
+            {name: replace(lake, care=Care(lake.committer, self.care_settings())) for name, lake in landing._lakes.items()}
+        )
 
         async def stop() -> None:
             landing.stop()
 
         host.stop = stop
         await _first([asyncio.create_task(landing.run(), name="landing"), asyncio.create_task(index.follow(), name="follow")])
+
+    def care_settings(self) -> CareSettings:
+        """A day's care in half a minute. The grace of data files is longer than any stop or late request of the world."""
+        return CareSettings(
+            keep=Keep(last=6, hours=0, days=0),
+            expire_batch=3,
+            manifests_max=6,
+            manifest_entries_max=20,
+            delete_grace_ms=self.profile.data_grace_ms,
+            metadata_grace_ms=2_000,
+            data_sweep_interval_ms=5_000,
+        )
 
     def open_catalogs(self, host: Host, process: Process, objects: ObjectsDoor, chance: random.Random) -> dict[str, Catalog]:
         """By name, as landing gets them."""
@@ -403,10 +421,7 @@ class World:
             backoff_max_ms=2_000,
             discover_interval_ms=1_000,
             status_interval_ms=1_000,
-            care_interval_ms=4_000,
-            snapshots_keep=6,
-            delete_grace_ms=3_000,
-            metadata_grace_ms=2_000,
+            care_interval_ms=2_000,
         )
 
     # --- a life -------------------------------------------------------------------------------------------------------
@@ -533,7 +548,7 @@ class World:
         if how > 1 - self.profile.faults.clean_share:
             self._stop_cleanly(host)
         elif how < self.profile.faults.point_share:
-            points = LANDING_POINTS if host.name == "landing" else BROKER_POINTS
+            points = LANDING_POINTS if host.name.startswith("landing") else BROKER_POINTS
             host.fuse = (self.chance.choice(points), self.chance.choice((1, 1, 2, 3)))
         else:
             self.kill(host, "any time")
