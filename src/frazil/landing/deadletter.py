@@ -8,8 +8,9 @@ and then it counts as landed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -42,6 +43,9 @@ _FIELDS: Final[list[tuple[str, pa.DataType]]] = [
 DEAD_SCHEMA: Final = pa.schema(_FIELDS)
 _KEY_COLUMNS: Final = ("target_table", "topic_id", "partition", "offset")
 _TRIES_MAX: Final = 8
+CHUNK_LETTERS: Final = 100_000
+"""Letters of one commit: a slice of nothing but bad records may have millions, and each call has a deadline."""
+CHUNK_BYTES: Final = 64 * 1024 * 1024
 
 LetterKey: TypeAlias = tuple[str, str, int, int]
 
@@ -65,13 +69,17 @@ class Graveyard:
 
     async def bury(self, letters: Sequence[DeadLetter], burial: Burial) -> int:
         """Makes sure that every letter is in the table now; how many had to be added. Raises RetryLater when that cannot be seen."""
+        return sum([await self._bury_chunk(chunk, burial) for chunk in chunks(letters)])
+
+    async def _bury_chunk(self, letters: Sequence[DeadLetter], burial: Burial) -> int:
         added = 0
         for _ in range(_TRIES_MAX):
             table = await self._open()
             missing = await self._missing(table, letters, burial.target_uuid)
             if not missing:
                 return added
-            file = await within(self.lake.writer.write(table, letter_rows(missing, burial)), self.deadline_ms, "writing dead letters")
+            rows = await self.lake.offload.run(partial(letter_rows, missing, burial))
+            file = await within(self.lake.writer.write(table, rows), self.deadline_ms, "writing dead letters")
             # rebase=False: if anybody moved the table meanwhile, the letters are looked for again before a second try.
             outcome = await self.lake.committer.commit(
                 Landed(base=table, files=(file,), summary={"frazil.attempt": burial.attempt}, rebase=False)
@@ -98,8 +106,12 @@ class Graveyard:
         low, high = min(letter.offset for letter in letters), max(letter.offset for letter in letters)
         reading = read_rows(self.lake.objects, table, _KEY_COLUMNS, Span(column="offset", low=low, high=high + 1))
         found = await within(reading, self.deadline_ms, "reading dead letters")
-        known: set[LetterKey] = set(zip(*(found.column(name).to_pylist() for name in _KEY_COLUMNS), strict=True))
-        return [letter for letter in letters if letter_key(letter, uuid) not in known]
+        return await self.lake.offload.run(lambda: _not_in(found, letters, uuid))
+
+
+def _not_in(found: pa.Table, letters: Sequence[DeadLetter], uuid: str) -> list[DeadLetter]:
+    known: set[LetterKey] = set(zip(*(found.column(name).to_pylist() for name in _KEY_COLUMNS), strict=True))
+    return [letter for letter in letters if letter_key(letter, uuid) not in known]
 
 
 def letter_key(letter: DeadLetter, target_uuid: str) -> LetterKey:
@@ -107,25 +119,35 @@ def letter_key(letter: DeadLetter, target_uuid: str) -> LetterKey:
     return target_uuid, letter.key.topic_id.hex(), int(letter.key.partition), letter.offset
 
 
+def chunks(letters: Sequence[DeadLetter]) -> Iterator[Sequence[DeadLetter]]:
+    """Letters in order, in parts of at most CHUNK_LETTERS letters and about CHUNK_BYTES bytes."""
+    start = size = 0
+    for at, letter in enumerate(letters):
+        size += len(letter.value or b"") + len(letter.record_key or b"")
+        if at + 1 - start >= CHUNK_LETTERS or size >= CHUNK_BYTES:
+            yield letters[start : at + 1]
+            start, size = at + 1, 0
+    if start < len(letters):
+        yield letters[start:]
+
+
 def letter_rows(letters: Sequence[DeadLetter], burial: Burial) -> pa.Table:
     """Letters as rows of ``DEAD_SCHEMA``."""
-    rows = [
-        {
-            "target_table": burial.target_uuid,
-            "topic": letter.topic,
-            "topic_id": letter.key.topic_id.hex(),
-            "partition": int(letter.key.partition),
-            "offset": letter.offset,
-            "last_offset": letter.last_offset,
-            "timestamp": None if letter.timestamp_ms == -1 else letter.timestamp_ms * 1000,
-            "key": letter.record_key,
-            "value": letter.value,
-            "headers": [{"key": name, "value": value} for name, value in letter.headers],
-            "code": letter.code,
-            "reason": letter.why,
-            "failed_at": burial.now_ms * 1000,
-            "attempt": burial.attempt,
-        }
-        for letter in letters
-    ]
-    return pa.Table.from_pylist(rows, schema=DEAD_SCHEMA)
+    count = len(letters)
+    columns: dict[str, Sequence[object]] = {
+        "target_table": [burial.target_uuid] * count,
+        "topic": [letter.topic for letter in letters],
+        "topic_id": [letter.key.topic_id.hex() for letter in letters],
+        "partition": [int(letter.key.partition) for letter in letters],
+        "offset": [letter.offset for letter in letters],
+        "last_offset": [letter.last_offset for letter in letters],
+        "timestamp": [None if letter.timestamp_ms == -1 else letter.timestamp_ms * 1000 for letter in letters],
+        "key": [letter.record_key for letter in letters],
+        "value": [letter.value for letter in letters],
+        "headers": [[{"key": name, "value": value} for name, value in letter.headers] for letter in letters],
+        "code": [letter.code for letter in letters],
+        "reason": [letter.why for letter in letters],
+        "failed_at": [burial.now_ms * 1000] * count,
+        "attempt": [burial.attempt] * count,
+    }
+    return pa.Table.from_pydict(columns, schema=DEAD_SCHEMA)

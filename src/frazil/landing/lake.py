@@ -30,6 +30,7 @@ class Lake:
     writer: FileWriter
     care: Care
     objects: ObjectStore
+    offload: Offload
 
 
 def open_lakes(deps: LandingDeps, settings: LandingSettings) -> dict[str, Lake]:
@@ -46,7 +47,15 @@ def open_lakes(deps: LandingDeps, settings: LandingSettings) -> dict[str, Lake]:
                 metadata_grace_ms=settings.metadata_grace_ms,
             ),
         )
-        lakes[name] = Lake(name=name, catalog=catalog, committer=committer, writer=FileWriter(shared), care=care, objects=deps.objects)
+        lakes[name] = Lake(
+            name=name,
+            catalog=catalog,
+            committer=committer,
+            writer=FileWriter(shared),
+            care=care,
+            objects=deps.objects,
+            offload=deps.offload,
+        )
     return lakes
 
 

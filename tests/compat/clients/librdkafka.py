@@ -13,9 +13,9 @@ from tests.compat.flow import Client, Plan
 QUIET = {"log_level": 0}
 
 
-def create(plan: Plan) -> None:
+def create(plan: Plan, config: dict[str, str] | None = None) -> None:
     admin = AdminClient({"bootstrap.servers": plan.bootstrap, **QUIET})
-    admin.create_topics([NewTopic(plan.topic, plan.partitions, 1)])[plan.topic].result(20)
+    admin.create_topics([NewTopic(plan.topic, plan.partitions, 1, config=config or {})])[plan.topic].result(20)
 
 
 def produce(plan: Plan, *, idempotent: bool) -> int:
