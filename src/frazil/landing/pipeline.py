@@ -141,7 +141,12 @@ class TablePipeline:
         progress = await within(read_progress(self._deps.objects, self._table), deadline_ms, "reading progress") if self._table else {}
         self._loaded_at_ms = now_ms
         self.ledger.load(progress)
-        states = self._states = self.ledger.states(topics, self._deps.index, pinned)
+        states = self.ledger.states(topics, self._deps.index, pinned)
+        if any(map(_is_ahead, states)):
+            # Another process has landed what came after our look at the log; a table that is still ahead then is a matter for check_ends.
+            await within(self._deps.index.refresh(), deadline_ms, "reading metadata")
+            states = self.ledger.states(topics, self._deps.index, pinned)
+        self._states = states
         await self._pin(states)
         return self._table, states
 
@@ -169,3 +174,7 @@ class TablePipeline:
 
     def _enter(self, stage: str) -> None:
         self.board.enter(stage, self._deps.clock.monotonic_ms())
+
+
+def _is_ahead(state: PartitionState) -> bool:
+    return state.next_offset is not None and state.next_offset > state.bounds.end

@@ -266,3 +266,46 @@ def test_f29_f23_a_catalog_that_hangs_is_loud_within_two_intervals_and_lives_aft
         await task
 
     play(story)
+
+
+class Overtaken:
+    """A catalog whose next load takes as long as another landing process needs for everything there is and more."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._inner, self.armed = world, world.catalog(), False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def load(self, ident: str) -> Any:
+        if self.armed and ident == TABLE:
+            self.armed = False
+            await self._world.produce("t", [js(n=n) for n in range(7)])
+            await self._world.land(3)
+        return await self._inner.load(ident)
+
+
+def test_a_table_that_another_process_moved_beyond_our_view_of_the_log_is_no_older_copy_of_it() -> None:
+    """Two processes land one table; the slower once told people to restore the log."""
+
+    async def story(world: World) -> None:
+        await world.topics.create("t", 1)
+        await world.produce("t", [js(n=1)])
+        catalog: Any = Overtaken(world)
+        landing = world.landing(catalogs={"default": catalog})
+        world.followers[-1].cancel()  # nothing but the steps themselves freshens its index
+        task = spawn("landing", landing.run())
+        await asyncio.sleep(3)
+        await world.produce("t", [js(n=2)])
+        catalog.armed = True
+        states = set()
+        for _ in range(600):
+            await asyncio.sleep(0.01)
+            states.update((status.state, status.reason) for status in landing.statuses())
+        assert not catalog.armed
+        assert {state for state, _ in states} <= {"running", "idle"}, states
+        landing.stop()
+        await task
+        assert await world.offsets(TABLE) == list(range(9))
+
+    play(story)
