@@ -14,6 +14,7 @@ from frazil.log.collect import Collector
 from frazil.log.remove import Remover
 from frazil.log.retain import Retainer
 from frazil.log.seal import Sealer
+from frazil.log.strays import StraySweeper
 from frazil.log.upkeep import UpkeepDeps, UpkeepPolicy
 from frazil.metadata import read_one
 from frazil.metadata.port import START, Check, Moved, Write
@@ -34,6 +35,7 @@ class Caretaker:
         self.retainer = Retainer(deps, policy)
         self.remover = Remover(deps, policy)
         self.collector = Collector(deps, policy)
+        self.strays = StraySweeper(deps, policy)
         self.trouble = ""
         """Why the last pass did not finish; empty when it did."""
 
@@ -55,6 +57,7 @@ class Caretaker:
         await self.sealer.pass_once()
         await self.retainer.pass_once()
         await self.collector.pass_once()
+        await self.strays.pass_once()
 
     def troubles(self) -> tuple[str, ...]:
         """What a status should say: the pass as a whole, and partitions that cannot be sealed."""
