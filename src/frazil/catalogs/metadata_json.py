@@ -13,6 +13,8 @@ from frazil.catalogs.port import JsonObject
 from frazil.kit.errors import Conflict, Refused
 
 MAIN: Final = "main"
+FORMAT_WRITTEN: Final = 2
+"""The format version of tables made and written here."""
 LAST_ADDED: Final = -1
 """In ``set-current-schema`` and its like: the one added by this very request."""
 METADATA_LOG_MAX: Final = 100
@@ -25,7 +27,7 @@ Doc = dict[str, Any]
 def new_metadata(*, table_uuid: str, location: str, schema: JsonObject, properties: Mapping[str, str], now_ms: int) -> Doc:
     """Metadata of a new, empty, unpartitioned table. ``schema`` already has its field ids."""
     return {
-        "format-version": 2,
+        "format-version": FORMAT_WRITTEN,
         "table-uuid": table_uuid,
         "location": location,
         "last-sequence-number": 0,
@@ -106,6 +108,14 @@ def _expect(kind: str, wanted: object, found: object) -> None:
 
 
 # --- looking things up -------------------------------------------------------------------------------------------------
+
+
+def check_format(ident: str, metadata: JsonObject) -> None:
+    """Refuses tables of a format version whose snapshots have other fields than those written here (version 3: row lineage)."""
+    version = int(metadata["format-version"])
+    if version != FORMAT_WRITTEN:
+        way = "upgrade the table to 2" if version < FORMAT_WRITTEN else "land into another table"
+        raise Refused(f"table {ident} has Iceberg format version {version}, and only {FORMAT_WRITTEN} is written here; {way}")
 
 
 def current_schema(metadata: JsonObject) -> JsonObject:

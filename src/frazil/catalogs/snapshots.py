@@ -23,7 +23,7 @@ from frazil.catalogs.manifests import (
     assign_sequence,
     in_snapshot,
 )
-from frazil.catalogs.metadata_json import MAIN, current_schema, partition_spec, ref_snapshot, snapshot_by_id
+from frazil.catalogs.metadata_json import MAIN, check_format, current_schema, partition_spec, ref_snapshot, snapshot_by_id
 from frazil.catalogs.port import CatalogDeps, JsonObject, LoadedTable
 from frazil.catalogs.progress import (
     COMMIT_ID,
@@ -106,8 +106,10 @@ class Snapshots:
     async def prepare(self, base: LoadedTable, progress: Progress, draft: Draft) -> Prepared:
         """Writes manifests, list and progress of a snapshot on top of ``base``, whose progress is ``progress``.
 
-        Raises Corrupt when a data file is not whole in the store, RetryLater when an object could not be stored.
+        Raises Refused for a table of another format version, Corrupt when a data file is not whole in the store, RetryLater when an
+        object could not be stored.
         """
+        check_format(base.ident, base.metadata)
         await asyncio.gather(*(check_data_file(self._deps.objects, self._locations, file) for file in draft.files))
         identity = self._identify(base)
         reached = moved(progress, draft.moves)

@@ -20,7 +20,7 @@ from frazil.catalogs.bounds import Range
 from frazil.catalogs.conform import conform
 from frazil.catalogs.files import DataFile
 from frazil.catalogs.locations import Locations
-from frazil.catalogs.metadata_json import current_schema
+from frazil.catalogs.metadata_json import check_format, current_schema
 from frazil.catalogs.port import CatalogDeps, JsonObject, LoadedTable
 from frazil.catalogs.schema import Leaf, SchemaChange, leaves, to_arrow
 from frazil.kit.chance import UlidSource
@@ -63,6 +63,7 @@ class FileWriter:
         """
         if rows.num_rows == 0:
             raise Refused("a data file needs rows")
+        check_format(table.ident, table.metadata)
         spec_id = int(table.metadata["default-spec-id"])
         if any(spec["fields"] for spec in table.metadata["partition-specs"] if spec["spec-id"] == spec_id):
             raise Refused(f"table {table.ident} is partitioned; only unpartitioned tables are written for now")

@@ -16,6 +16,7 @@ from tests.unit.catalogs.rig import IDENT, Rig, connect, offsets, rig, rows, sou
 from frazil.catalogs import Landed
 from frazil.catalogs.care import Care, CareSettings
 from frazil.catalogs.commit import Committed
+from frazil.catalogs.port import LoadedTable
 from frazil.catalogs.progress import Move
 from frazil.kit.errors import Refused
 
@@ -84,3 +85,23 @@ def test_merging_keeps_specs_apart_and_partition_values(tmp_path: pathlib.Path) 
 def partitions(table: object) -> list[tuple[object, ...]]:
     found = StaticTable.from_metadata(table.metadata_location).inspect.files().to_pylist()  # type: ignore[attr-defined]
     return sorted((item["file_path"], str(item["partition"]), item["spec_id"], item["record_count"]) for item in found)
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_table_of_another_format_version_is_refused_by_that_name(tmp_path: pathlib.Path, version: int) -> None:
+    """Version 1 has no sequence numbers and version 3 has row lineage: a snapshot without or with those would damage the table."""
+
+    async def run() -> None:
+        it = await rig(tmp_path)
+        base = await it.table()
+        file = await it.file(0, 10)
+        strange = LoadedTable(
+            ident=base.ident, metadata={**base.metadata, "format-version": version}, metadata_location=base.metadata_location
+        )
+        with pytest.raises(Refused, match=f"format version {version}"):
+            await it.writer.write(strange, rows(10, 20))
+        with pytest.raises(Refused, match=f"format version {version}"):
+            await it.committer.commit(Landed(base=strange, files=[file], moves={source(): Move(None, 10)}))
+        assert (await it.table()).metadata == base.metadata
+
+    run_virtual(run())
