@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import confluent_kafka
 import pytest
+from tests.compat import mixed
 from tests.compat.clients import librdkafka
 from tests.compat.flow import Plan
 from tests.compat.process import Processes
@@ -226,3 +227,36 @@ def test_static_members_keep_their_share_over_a_restart(plan: Plan, tmp_path: pa
     finally:
         members.close()
     settle(plan, sent)
+
+
+def test_clients_of_three_kinds_share_a_group(plan: Plan, tmp_path: pathlib.Path):
+    """librdkafka, kafka-python and aiokafka in one group with the range assignor: each record goes to exactly one of them."""
+    stream = Stream(plan)
+    readers_ = [mixed.KafkaPythonMember(plan), mixed.AiokafkaMember(plan)]
+    members = Members(plan, tmp_path)
+    try:
+        members.join(**{"partition.assignment.strategy": "range"})
+        for reader in readers_:
+            reader.start()
+        end = time.monotonic() + 30
+        while not (all(len(reader.share) == 2 for reader in readers_) and last_share(members) == 2):
+            assert time.monotonic() < end, [reader.share for reader in readers_]
+            time.sleep(0.1)
+        time.sleep(1)
+        sent = stream.finish()
+        end = time.monotonic() + 30
+        while len(seen := members.read() + sum((Counter(reader.numbers) for reader in readers_), Counter())) < sent:
+            assert time.monotonic() < end, f"{len(seen)} of {sent} read"
+            time.sleep(0.2)
+    finally:
+        for reader in readers_:
+            reader.stop()
+        members.close()
+    assert all(reader.numbers for reader in readers_)
+    assert sum(times > 1 for times in seen.values()) < 2000
+    settle(plan, sent)
+
+
+def last_share(members: Members) -> int:
+    lines = [line for line in members.lines()[0] if line.startswith("assigned")]
+    return len(lines[-1].split()) - 1 if lines else 0
