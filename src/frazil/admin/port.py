@@ -227,6 +227,30 @@ class Finding:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRow:
+    """What a restore does to one partition. ``lost``: ranges of offsets that nothing holds any more."""
+
+    topic: str
+    partition: int
+    head: int
+    new_head: int
+    log_start: int
+    new_log_start: int
+    adopted: int
+    sealed: int
+    lost: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreAnswer:
+    """A restore, as it would be or was done. ``notes`` are sentences for a person; ``older``: what says that metadata is an older copy."""
+
+    older: str
+    rows: tuple[RestoreRow, ...]
+    notes: tuple[str, ...]
+
+
 class TableAdmin(Protocol):
     """Verbs over landed tables; joined from metadata, catalogs and query in ``assembly``."""
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from dataclasses import dataclass
 
 from frazil.assembly.log_lines import set_up_logging
+from frazil.assembly.marks import Marks, ends_of, keep_marking
 from frazil.assembly.running import cancel, finish, first_of
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stopping import stop_requested
 from frazil.assembly.stores import Stores, open_stores
 from frazil.broker import Broker, BrokerDeps, BrokerSettings
-from frazil.kit.errors import Refused
+from frazil.kit.errors import OutcomeUnknown, Refused, RetryLater
 from frazil.kit.tasks import spawn
 from frazil.log.append import AppendDeps, Appender, FlushPolicy
 from frazil.log.cache import BlockCache
@@ -23,18 +25,23 @@ from frazil.log.upkeep import UpkeepDeps, UpkeepPolicy
 from frazil.metadata.topics import Topics
 
 _LOG = logging.getLogger("frazil.broker")
+_STOP_S = 20.0
 
 
 async def run_broker(settings: FrazilSettings, *, supervised: bool) -> None:
     """Serves until SIGTERM or SIGINT; then answers what it has taken, flushes and stops."""
     set_up_logging(settings.log_level)
     async with stop_requested(supervised=supervised) as stop, open_stores(settings) as stores:
+        marks = Marks(stores.metadata, stores.objects, stores.chance)
         parts = _parts(settings, stores)
+        await parts.index.refresh()
+        await marks.advance(ends_of(parts.index))
         broker = Broker(broker_settings(settings, stores), _deps(stores, parts))
         tasks = {
             spawn("appender", parts.appender.run()),
             spawn("follow log", parts.index.follow()),
             spawn("caretaker", parts.caretaker.run()),
+            spawn("marks", keep_marking(marks, parts.index)),
         }
         try:
             await _start(broker)
@@ -46,9 +53,32 @@ async def run_broker(settings: FrazilSettings, *, supervised: bool) -> None:
         try:
             await first_of(spawn("wait for stop", stop.wait()), tasks)
         finally:
+            try:
+                await _stop(broker, parts, marks)
+            except BaseException:
+                await cancel(tasks)
+                raise
+        await finish(tasks, keep_name="appender")
+
+
+async def _stop(broker: Broker, parts: _Parts, marks: Marks) -> None:
+    """Answers what has been taken, then marks metadata and bucket. Raises OutcomeUnknown when that takes longer than ``_STOP_S``.
+
+    A commit whose fate is unknown is never given up while the process lives (R02); a stop cannot wait for that for ever.
+    """
+    try:
+        async with asyncio.timeout(_STOP_S):
             await broker.stop()
             await parts.appender.close()
-        await finish(tasks, keep_name="appender")
+            await marks.advance(ends_of(parts.index))
+    except TimeoutError:
+        left = parts.appender.unanswered
+        raise OutcomeUnknown(
+            f"stopped after {_STOP_S:.0f} s without an answer of the stores: {left} produce request(s) are undecided; "
+            "their clients got no acknowledgement, and their records may or may not be in the log"
+        ) from None
+    except RetryLater as error:
+        _LOG.warning("no mark could be taken at the end: %s", error)
 
 
 async def _start(broker: Broker) -> None:

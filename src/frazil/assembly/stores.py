@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from frazil.assembly.load import PlannedFault, planned_fault
+from frazil.assembly.marks import Marks
 from frazil.assembly.settings import FrazilSettings
 from frazil.catalogs.opening import open_catalog
 from frazil.catalogs.port import Catalog, CatalogDeps
@@ -39,8 +40,11 @@ class Stores:
 
 
 @asynccontextmanager
-async def open_stores(settings: FrazilSettings, *, create: bool = True) -> AsyncIterator[Stores]:
-    """Opens and, at the end, closes. With ``create`` False a data directory that does not exist is Refused, not made."""
+async def open_stores(settings: FrazilSettings, *, create: bool = True, check_marks: bool = True) -> AsyncIterator[Stores]:
+    """Opens and, at the end, closes. With ``create`` False a data directory that does not exist is Refused, not made.
+
+    With ``check_marks`` metadata that is older than the bucket is Refused (R22).
+    """
     _data_directory(settings, create=create)
     clock, chance = SystemClock(), system_chance()
     offload, faults = ThreadOffload("frazil-work"), FaultPoints(_killer(planned_fault()))
@@ -49,6 +53,8 @@ async def open_stores(settings: FrazilSettings, *, create: bool = True) -> Async
     metadata = open_metadata(addresses.metadata, clock=clock)
     try:
         instance = await _claim_bucket(metadata, objects, await open_instance(metadata, chance), addresses.metadata)
+        if check_marks:
+            await Marks(metadata, objects, chance).check()
         deps = CatalogDeps(objects=objects, offload=offload, clock=clock, chance=chance, faults=faults)
         yield Stores(
             metadata=metadata,

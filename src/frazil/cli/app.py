@@ -13,6 +13,7 @@ from frazil.cli.doctor import doctor
 from frazil.cli.group import group
 from frazil.cli.land import land
 from frazil.cli.produce import produce
+from frazil.cli.restore import restore
 from frazil.cli.session import Session
 from frazil.cli.sql import sql
 from frazil.cli.table import table
@@ -40,5 +41,5 @@ def main(context: click.Context, config: str | None, output: str, bootstrap: str
     context.obj = Session(config=config, output=output, bootstrap=bootstrap, flags=flags)
 
 
-for command in (dev, broker, land, topic, group, produce, consume, table, sql, doctor, config):
+for command in (dev, broker, land, topic, group, produce, consume, table, sql, restore, doctor, config):
     main.add_command(command)

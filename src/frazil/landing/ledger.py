@@ -41,7 +41,10 @@ class Ledger:
             for number in range(topic.partitions):
                 key = PartitionKey(topic.topic_id, PartitionId(number))
                 at, bounds = self.next_offset(key), index.bounds(key)
-                found.append(PartitionState(key=key, topic=topic.name, next_offset=at, bounds=bounds, pinned=pinned.get(key)))
+                begin = bounds.start if at is None else max(at, bounds.start)
+                lost_to = end if (end := index.past_lost(key, begin)) > begin else 0
+                state = PartitionState(key=key, topic=topic.name, next_offset=at, bounds=bounds, pinned=pinned.get(key), lost_to=lost_to)
+                found.append(state)
         return found
 
     def next_offset(self, key: PartitionKey) -> int | None:

@@ -30,13 +30,15 @@ class PartitionState:
     next_offset: int | None
     bounds: Bounds
     pinned: int | None = None
+    lost_to: int = 0
+    """Where the lost range ends that reading would begin in (R22); 0 when it would not."""
 
     @property
     def start(self) -> int:
         """Where reading goes on: a partition without progress starts at the log start (F03, F09), never at its end."""
         if self.next_offset is None:
-            return self.bounds.start
-        return max(self.next_offset, self.bounds.start)
+            return max(self.bounds.start, self.lost_to)
+        return max(self.next_offset, self.bounds.start, self.lost_to)
 
     @property
     def needed(self) -> int:
@@ -53,7 +55,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Retention removed offsets ``[first, end)`` before the table had them (F10). Recorded, never silent."""
+    """Offsets ``[first, end)`` went before the table had them: by retention (F10) or a restore (R22). Recorded, never silent."""
 
     key: PartitionKey
     topic: str
@@ -84,11 +86,9 @@ class Budget:
 
 
 def find_losses(states: Sequence[PartitionState]) -> tuple[Loss, ...]:
-    """Ranges between what the table needs and a log start that has moved past it."""
+    """Ranges between what the table needs and the next offset that exists: the log start has moved past it, or it is lost."""
     return tuple(
-        Loss(key=state.key, topic=state.topic, first=state.needed, end=state.bounds.start)
-        for state in states
-        if state.needed < state.bounds.start
+        Loss(key=state.key, topic=state.topic, first=state.needed, end=state.start) for state in states if state.needed < state.start
     )
 
 
@@ -98,7 +98,7 @@ def check_ends(states: Sequence[PartitionState]) -> None:
         if state.next_offset is not None and state.next_offset > state.bounds.end:
             raise Refused(
                 f"table progress {state.next_offset} of {state.topic}[{state.key.partition}] is beyond the log end {state.bounds.end}: "
-                "the log was restored to an older state; restore it with a new incarnation, or set the progress by hand"
+                "metadata is an older copy; stop brokers and landing and run `frazil restore`"
             )
 
 

@@ -103,6 +103,11 @@ class Appender:
         """What the sequencer did so far."""
         return self._sequencer.counts
 
+    @property
+    def unanswered(self) -> int:
+        """Requests that were taken and have no answer."""
+        return len(self._unanswered())
+
     async def append(self, runs: Sequence[AppendRun]) -> tuple[Outcome, ...]:
         """Appends ``runs`` and returns their outcomes, in order, when each is durable and has its offset, or is refused.
 

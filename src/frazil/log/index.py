@@ -61,9 +61,17 @@ class LogIndex:
         return 0 if log is None else log.end
 
     def refs(self, key: PartitionKey, offset: int, *, bytes_max: int) -> tuple[Ref, ...]:
-        """Refs without a gap from the one with ``offset`` on, about ``bytes_max`` bytes; none where nothing is known."""
+        """Refs without a gap from the one with ``offset`` on, about ``bytes_max`` bytes; none where nothing is known.
+
+        A lost range is a border: refs begin after it or end before it.
+        """
         log = self.state.find(key)
         return () if log is None or not log.start <= offset < log.end else log.refs(offset, bytes_max)
+
+    def past_lost(self, key: PartitionKey, offset: int) -> int:
+        """``offset``, or the first offset after the lost range it is in (R22)."""
+        log = self.state.find(key)
+        return offset if log is None or not log.start <= offset < log.end else log.past_lost(offset)
 
     def knows(self, topic_id: TopicId) -> bool:
         """True when some partition of the topic has or had records."""

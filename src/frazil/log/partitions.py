@@ -33,7 +33,7 @@ class Bundle:
 
 
 class Segment(NamedTuple):
-    """A sealed segment as its metadata record describes it."""
+    """A sealed segment as its metadata record describes it. With an empty ``object_key``: a lost range (R22)."""
 
     base: int
     end: int
@@ -169,18 +169,34 @@ class PartitionLog:
         return (expected, self.end) if expected < self.end else None
 
     def refs(self, offset: int, bytes_max: int) -> tuple[Ref, ...]:
-        """Refs from the one that contains ``offset`` on, without a gap, until they hold ``bytes_max`` bytes; the first always."""
+        """Refs from the one that contains ``offset`` on, without a gap, until they hold ``bytes_max`` bytes; the first always.
+
+        They end before a lost range; where ``offset`` itself is lost, they begin after it.
+        """
         found: list[Ref] = []
         size = 0
         for ref in self.iterate(offset):
+            if ref.lost:
+                if found:
+                    break
+                continue
             found.append(ref)
             size += ref.length
             if size >= bytes_max:
                 break
         return tuple(found)
 
+    def past_lost(self, offset: int) -> int:
+        """``offset``, or where the lost range that contains it ends. Lost ranges are below ``sealed_to`` only."""
+        if offset < self.sealed_to:
+            for ref in self.iterate(offset):
+                if not ref.lost:
+                    break
+                offset = ref.end
+        return offset
+
     def iterate(self, offset: int) -> Iterator[Ref]:
-        """Refs from the one that contains ``offset`` up to the first gap. The log must not change while this runs."""
+        """Refs from the one that contains ``offset`` up to the first gap, lost ranges too. The log must not change while this runs."""
         expected = offset
         if expected < self.sealed_to:
             for at in range(max(bisect_right(self.segment_bases, expected) - 1, 0), len(self.segments)):

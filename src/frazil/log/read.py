@@ -115,7 +115,7 @@ class LogReader:
 
     def _all_refs(self, key: PartitionKey) -> list[Ref]:
         log = self._index.state.find(key)
-        return [] if log is None else list(log.iterate(log.start))
+        return [] if log is None else [ref for ref in log.iterate(log.start) if not ref.lost]
 
     async def _locate(self, want: Want) -> tuple[Ref, ...]:
         """The refs for ``want``. What the view cannot serve is believed only after a linearizable refresh (R08)."""
@@ -132,7 +132,7 @@ class LogReader:
 
     def _resolve(self, want: Want) -> tuple[Ref, ...] | None:
         bounds = self._index.bounds(want.key)
-        if bounds.start <= want.offset == bounds.end:
+        if bounds.start <= self._index.past_lost(want.key, want.offset) == bounds.end:
             return ()
         return self._index.refs(want.key, want.offset, bytes_max=want.bytes_max) or None
 

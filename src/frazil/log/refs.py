@@ -26,6 +26,11 @@ class Ref:
     written_ms: int
     """When the object was made, by the clock of a broker; timestamps are the producers'."""
 
+    @property
+    def lost(self) -> bool:
+        """No bytes: a restore of metadata could not tell what these offsets were, or whether they were used at all (R22)."""
+        return not self.object_key
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
@@ -37,7 +42,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """Whole patched batches of one partition; ``base`` ≤ the offset asked for < ``end`` unless ``data`` is empty."""
+    """Whole patched batches of one partition; ``base`` ≤ the offset asked for < ``end`` unless ``data`` is empty.
+
+    When the offset asked for is in a lost range, ``base`` is the next one that exists.
+    """
 
     key: PartitionKey
     base: int

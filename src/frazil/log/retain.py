@@ -185,7 +185,9 @@ class Retainer:
         return -1 if isinstance(answer, Moved) else len(gone)
 
 
-def _objects(segment: Segment) -> tuple[str, str, str]:
+def _objects(segment: Segment) -> tuple[str, ...]:
+    if not segment.object_key:
+        return ()
     stem = segment.object_key.removesuffix(".kfs")
     return f"{stem}.kfs", f"{stem}.index", f"{stem}.fzx"
 

@@ -23,12 +23,11 @@ from frazil.log.partitions import PartitionLog, Segment
 from frazil.log.read import LogReader, ReadLimits
 from frazil.log.refs import Ref, Slice, Want
 from frazil.log.sealrecords import PartitionRecord, SealPlan, encode_partition, encode_plan, encode_segment
+from frazil.log.segmentwrite import store_segment
 from frazil.log.shards import partition_key, plan_key, segment_key
-from frazil.log.upkeep import UpkeepDeps, UpkeepPolicy, gather_all, put_same
+from frazil.log.upkeep import UpkeepDeps, UpkeepPolicy, gather_all
 from frazil.metadata.port import START, Check, Moved, Write
-from frazil.segments import SegmentKey, build_segment
-from frazil.segments.kfs import SegmentBytes
-from frazil.segments.sidecars import build_sidecar
+from frazil.segments import SegmentKey
 
 PLANS_MAX: Final = 40
 """Plans per transaction: a write and two checks each (R10)."""
@@ -216,13 +215,9 @@ class Sealer:
         return done
 
     async def _write_segment(self, unit: _Unit, refs: tuple[Ref, ...], piece: Slice) -> Segment:
-        """Index and sidecar before the segment: whoever lists the bucket and sees the segment finds them too."""
         if (piece.base, piece.end) != (unit.base, unit.end):
             raise Corrupt(f"read [{piece.base}, {piece.end}), not [{unit.base}, {unit.end})", where=str(unit.key))
-        built: SegmentBytes = await self._deps.offload.run(lambda: build_segment([piece.data], created_ms=unit.created_ms))
-        await put_same(self._deps, unit.name.sidecar(), build_sidecar(built.batches, segment_crc=built.crc))
-        await put_same(self._deps, unit.name.index(), built.index)
-        await put_same(self._deps, unit.name.kfs(), built.kfs)
+        built = await store_segment(self._deps, unit.name, piece.data, created_ms=unit.created_ms)
         return Segment(
             base=built.base,
             end=built.last_offset + 1,

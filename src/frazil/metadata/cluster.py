@@ -215,6 +215,11 @@ async def next_producer_ids(store: MetadataStore, block: int) -> range:
     return range(first, first + block)
 
 
+async def skip_producer_ids(store: MetadataStore) -> None:
+    """Passes every id that can have been given out since an older copy of metadata was made (R22). Raises RetryLater."""
+    await next_producer_ids(store, 2**32)
+
+
 def _new_cluster_id(chance: Chance) -> str:
     """22 characters, as Kafka writes a UUID."""
     while True:

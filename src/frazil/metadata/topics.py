@@ -225,6 +225,17 @@ class Topics:
 
         return await self._edit(name, grow)
 
+    async def skip_incarnations(self, name: str, incarnation: int) -> None:
+        """The next topic of this name gets an incarnation above ``incarnation``: whose segment keys are free (R22). Raises RetryLater."""
+        key = f"topic-incarnations/{name}"
+
+        def decide(entries: Mapping[str, Entry]) -> list[Write]:
+            entry = entries[key]
+            current = decode(entry.value, where=key).number("incarnation") if entry.version else 0
+            return [Write(key=key, value=encode({"incarnation": incarnation}))] if current < incarnation else []
+
+        await settle(self._store, (key,), decide)
+
     async def set_configs(self, name: str, changes: Mapping[str, str | None], *, keep_others: bool = True) -> TopicRecord:
         """Sets configs; None removes one. With ``keep_others`` False everything not named is removed. Raises Missing, RetryLater."""
 

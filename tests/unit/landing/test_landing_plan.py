@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from frazil.kit.errors import Refused
@@ -42,6 +44,16 @@ def test_f10_a_loss_up_to_the_log_end_is_still_named() -> None:
     plan = plan_slice([state(0, 3, 9, 9)], Budget(bytes_max=MIB))
     assert plan.wants == ()
     assert plan.losses == (Loss(key=key(0), topic="t1", first=3, end=9),)
+
+
+def test_r22_a_lost_range_is_a_named_loss_and_reading_goes_on_behind_it() -> None:
+    found = replace(state(0, 230, 0, 300), lost_to=250)
+    plan = plan_slice([found], Budget(bytes_max=MIB))
+    assert plan.losses == (Loss(key=key(0), topic="t1", first=230, end=250),)
+    assert plan.wants[0].offset == 250
+    assert plan.lag_records == 50
+    plan = plan_slice([replace(state(0, None, 0, 250), lost_to=250)], Budget(bytes_max=MIB))
+    assert (plan.wants, plan.losses) == ((), (Loss(key=key(0), topic="t1", first=0, end=250),))
 
 
 def test_progress_beyond_the_log_end_is_refused_with_the_partition_named() -> None:
