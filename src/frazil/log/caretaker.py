@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import Final
 
-from frazil.kit.errors import Conflict, Corrupt, RetryLater
+from frazil.kit.errors import Corrupt, Missing, Refused, RetryLater
 from frazil.log.collect import Collector
 from frazil.log.remove import Remover
 from frazil.log.retain import Retainer
@@ -46,7 +46,7 @@ class Caretaker:
                 if await self._claim():
                     await self.pass_once()
                     self.trouble = ""
-            except (RetryLater, Conflict, Corrupt) as error:
+            except (RetryLater, Refused, Missing, Corrupt) as error:  # appending and reading go on, whatever a store refuses here
                 self.trouble = f"{type(error).__name__}: {error}"
                 _LOG.warning("log upkeep stopped and will try again: %s", self.trouble)
             await asyncio.sleep(self._policy.interval_ms / 1000)

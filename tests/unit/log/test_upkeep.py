@@ -8,10 +8,12 @@ import json
 import pytest
 from tests.unit.log.world import World, batch, in_world, key, run_of, values
 
-from frazil.kit.errors import RetryLater
+from frazil.kit.errors import Refused, RetryLater
 from frazil.log.append import Appended, FlushPolicy
 from frazil.log.pins import drop_pin, read_pins, set_pin
 from frazil.log.refs import Bounds, OffsetOutOfRange
+from frazil.objects.keys import Data
+from frazil.objects.stores.memory import MemoryObjects
 from frazil.segments import read_segment
 
 HOUR = 3_600_000
@@ -372,6 +374,39 @@ def test_a_pass_seals_what_is_due_in_one_go_and_leaves_the_tail() -> None:
         log = one.index.state.find(key(1, topic.topic_id))
         assert log is not None and len(log.segments) == 3
         assert 3 <= len(log.run_bases) <= 61
+        await one.stop()
+
+    in_world(body)
+
+
+def test_a_store_that_refuses_a_segment_does_not_end_the_broker() -> None:
+    """A directory that became read-only once took appending and reading down with the sealing."""
+
+    class ReadOnly(MemoryObjects):
+        refuses = True
+
+        async def put_if_absent(self, key: str, data: Data) -> None:
+            if self.refuses and not key.startswith("bundles/"):
+                raise Refused(f"{key}: Read-only file system; check the directory and its permissions")
+            await super().put_if_absent(key, data)
+
+    async def body(world: World) -> None:
+        objects = ReadOnly(world.bucket, world.clock)
+        one = world.broker(objects=objects).start()
+        where = key(0, (await one.topic("orders")).topic_id)
+        await one.append(where, batch(["a"]))
+        care = one.caretaker(seal_age_ms=100, interval_ms=1_000)
+        task = asyncio.get_running_loop().create_task(care.run())
+        await asyncio.sleep(5)
+        assert not task.done()
+        assert "Read-only file system" in care.troubles()[0]
+        assert isinstance(await one.append(where, batch(["b"])), Appended)
+        assert await values(one.reader, where) == [(0, "a"), (1, "b")]
+        objects.refuses = False
+        await asyncio.sleep(5)
+        assert care.troubles() == ()
+        assert [k for k in world.objects("default/") if k.endswith(".kfs")]
+        task.cancel()
         await one.stop()
 
     in_world(body)
