@@ -36,6 +36,8 @@ def main(bootstrap: str, topic: str, group: str, path: str, settings: str) -> No
             out.write(" ".join(["assigned", *map(str, sorted(mine))]) + "\n")
 
         mine: set[int] = set()
+        ends: dict[int, int] = {}
+        """What is read and not committed, by partition."""
 
         def assigned(_: confluent_kafka.Consumer, given: list[confluent_kafka.TopicPartition]) -> None:
             if not cooperative:
@@ -44,6 +46,9 @@ def main(bootstrap: str, topic: str, group: str, path: str, settings: str) -> No
             share(mine)
 
         def revoked(_: confluent_kafka.Consumer, taken: list[confluent_kafka.TopicPartition]) -> None:
+            commit(consumer, topic, ends)
+            for place in taken:
+                ends.pop(place.partition, None)
             mine.difference_update(place.partition for place in taken)
             share(mine)
 
@@ -51,17 +56,18 @@ def main(bootstrap: str, topic: str, group: str, path: str, settings: str) -> No
         while not stopping:
             messages = [m for m in consumer.consume(200, timeout=0.1) if m.error() is None]
             out.write("".join(f"read {m.partition()} {int(m.value())} {m.offset()}\n" for m in messages))
-            ends = {m.partition(): m.offset() + 1 for m in messages}
+            ends.update({m.partition(): m.offset() + 1 for m in messages})
             commit(consumer, topic, ends)
         consumer.close()
 
 
 def commit(consumer: confluent_kafka.Consumer, topic: str, ends: dict[int, int]) -> None:
-    """Commits; a commit the group refuses (a new generation, the broker away) is left to whoever reads the records next."""
+    """Commits; what the group refuses now (a rebalance, the broker away) stays in ``ends`` and is tried again with the next."""
     if not ends:
         return
     try:
         consumer.commit(offsets=[confluent_kafka.TopicPartition(topic, p, at) for p, at in ends.items()], asynchronous=False)
+        ends.clear()
     except confluent_kafka.KafkaException as error:
         print(f"not committed: {error}", file=sys.stderr)
 

@@ -68,6 +68,7 @@ class Storm:
         await asyncio.gather(*(self._worker() for _ in range(CONNECTIONS)))
         for writer in self._idle:
             writer.close()
+        await asyncio.sleep(0.1)
         return self.tally
 
     async def _worker(self) -> None:
@@ -92,6 +93,8 @@ class Storm:
             else:
                 writer.transport.abort() if self._taken % 2 else writer.close()
             reader = writer = None
+        if writer is not None:
+            writer.close()
 
     async def _send(self, mutation: Mutation, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """True when the connection still answers."""

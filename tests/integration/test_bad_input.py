@@ -52,7 +52,7 @@ def refusal(*arguments: str, variables: dict[str, str] | None = None, timeout_s:
         ("broker: {port: [1]}", "broker.port must be a whole number"),
         ("broker: {auto_create_topics: 7}", "must be true or false"),
         ("broker: [1, 2]", "'broker' is a group of settings"),
-        ("broker:", "'broker' is a group of settings"),
+        ("broker: 5", "'broker' is a group of settings"),
         ("data_dir: {x: 1}", "did you mean 'data_dir'"),
         ("landing: {commit_interval_ms: 5}", "at least 1000"),
         ("landing: {commit_interval_ms: 1e400}", "must be a whole number"),
