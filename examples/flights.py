@@ -116,10 +116,11 @@ def job(frazil: list[str], port: int, *, keep: bool) -> Outcome:
     print(f"\nlanding says: {TABLE} {status['state']}, lag {status['lag']} records")
     for question, sql in QUESTIONS:
         print(f"\n{question}\n{run([*frazil, 'sql', sql])}", end="")
+    ask = f".venv/bin/frazil -b 127.0.0.1:{port} topic describe flights"
+    again = "make demo KEEP=1                       keeps it running"
     print(f"""
 Where to look next
-  make demo KEEP=1                       keep it running, then:
-  .venv/bin/frazil -d .demo -b 127.0.0.1:{port if keep else "PORT"} topic describe flights
+  {ask if keep else again}
   .venv/bin/frazil -d .demo sql "SELECT count(*) FROM {TABLE}"
   .venv/bin/frazil -d .demo table describe {TABLE}
   .demo/objects/                         the log (bundles, sealed .kfs segments) and the table (warehouse/)

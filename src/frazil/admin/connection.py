@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Callable
 from typing import TypeVar
 
 from frazil.kit.errors import Corrupt, Refused, RetryLater
@@ -16,6 +18,15 @@ M = TypeVar("M", bound=Message)
 _FRAME_BYTES_MAX = 256 * 1024 * 1024
 _CONNECT_TIMEOUT_S = 10.0
 _ANSWER_TIMEOUT_S = 60.0
+_RETRY_S = 0.2
+_MEANINGS = {
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "no topic can have this name; use 1 to 249 of A-Z a-z 0-9 . _ - and not '.' or '..'",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the log does not hold this offset",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.NON_EMPTY_GROUP: "it has members; stop them first",
+}
+"""What to say when a broker sends a code without words."""
 
 
 class BrokerConnection:
@@ -27,8 +38,26 @@ class BrokerConnection:
         self._writer: asyncio.StreamWriter | None = None
         self._correlation = 0
 
-    async def open(self) -> None:
-        """Connects. Raises RetryLater with the address when nobody listens."""
+    async def open(self, *, patience_s: float = 0.0, notice: Callable[[str], None] | None = None) -> None:
+        """Connects; for ``patience_s`` seconds it tries again while nobody listens, and says so once through ``notice``.
+
+        Raises RetryLater with the address when nobody listens at the end.
+        """
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + patience_s
+        while True:
+            try:
+                return await self._connect()
+            except RetryLater as error:
+                # A broker that starts refuses connections; a name nobody knows will not become known by waiting.
+                if isinstance(error.__cause__, socket.gaierror) or loop.time() >= give_up:
+                    raise
+            if notice is not None:
+                notice(f"waiting up to {patience_s:g} s for a broker at {self._host}:{self._port}")
+                notice = None
+            await asyncio.sleep(_RETRY_S)
+
+    async def _connect(self) -> None:
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
@@ -71,10 +100,12 @@ class BrokerConnection:
 
 
 def check(code: int, about: str, message: str | None = None) -> None:
-    """Raises Refused with the Kafka error's name unless ``code`` is 0."""
-    if code:
-        try:
-            name = ErrorCode(code).name
-        except ValueError:
-            name = f"error {code}"
-        raise Refused(f"{about}: {message or ''}{' ' if message else ''}({name})")
+    """Raises Refused with what is wrong and the Kafka error's name unless ``code`` is 0."""
+    if not code:
+        return
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        raise Refused(f"{about}: {message or 'refused'} (error {code})") from None
+    text = message or _MEANINGS.get(known, "refused")
+    raise Refused(f"{text} ({known.name})" if about in text else f"{about}: {text} ({known.name})")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from frazil.admin import records_flow
 from frazil.admin.connection import BrokerConnection, check
@@ -47,9 +47,9 @@ class KafkaClient:
     def __init__(self, host: str, port: int) -> None:
         self._connection = BrokerConnection(host, port)
 
-    async def open(self) -> None:
-        """Connects."""
-        await self._connection.open()
+    async def open(self, *, patience_s: float = 0.0, notice: Callable[[str], None] | None = None) -> None:
+        """Connects; see ``BrokerConnection.open``."""
+        await self._connection.open(patience_s=patience_s, notice=notice)
 
     async def close(self) -> None:
         """Disconnects."""
@@ -94,7 +94,7 @@ class KafkaClient:
 
     async def add_partitions(self, name: str, total: int) -> None:
         """Raises the number of partitions."""
-        request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=total)], timeout_ms=30_000)
+        request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=total, assignments=None)], timeout_ms=30_000)
         answer = await self._connection.ask(ApiKey.CREATE_PARTITIONS, 3, request, CreatePartitionsResponse)
         for result in answer.results:
             check(result.error_code, f"topic {name}", result.error_message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -174,6 +174,8 @@ class TableRow:
     lag_records: int | None
     stage: str
     reason: str
+    dead_letters: int | None = None
+    """Rows of its dead-letter table; None: the catalog did not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +210,7 @@ class NewTable:
     columns: tuple[str, ...]
     metadata_columns: bool
     commit_interval_ms: int | None
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +267,10 @@ class TableAdmin(Protocol):
 
     async def create(self, wish: NewTable) -> None:
         """Records the wish; landing acts on it within seconds."""
+        ...
+
+    async def alter(self, table: str, changes: Mapping[str, str | None], *, commit_interval_ms: int | None) -> None:
+        """Changes options (None takes one away) and the interval of a landing; Missing when there is none."""
         ...
 
     async def drop(self, table: str, *, purge: bool) -> None:

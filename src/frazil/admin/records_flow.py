@@ -85,12 +85,17 @@ async def consume(connection: BrokerConnection, plan: ConsumePlan, partitions: S
 
 
 async def _starts(connection: BrokerConnection, plan: ConsumePlan, partitions: Sequence[int], ends: dict[int, int]) -> dict[int, int]:
+    begins = await list_offsets(connection, plan.topic, partitions, EARLIEST)
     if plan.start == "latest":
         offsets = dict(ends)
     elif plan.start == "earliest":
-        offsets = await list_offsets(connection, plan.topic, partitions, EARLIEST)
-    elif plan.start.isdigit():
-        offsets = dict.fromkeys(partitions, int(plan.start))
+        offsets = dict(begins)
+    elif plan.start.isdecimal():
+        wanted = int(plan.start)
+        if not any(begins[p] <= wanted <= ends[p] for p in partitions):
+            held = ", ".join(f"{plan.topic}/{p} begins at {begins[p]} and ends before {ends[p]}" for p in partitions)
+            raise Refused(f"no partition holds offset {wanted}: {held}")
+        offsets = {p: min(max(wanted, begins[p]), ends[p]) for p in partitions}
     else:
         raise Refused(f"start {plan.start!r}: want earliest, latest or an offset")
     if plan.group:
@@ -99,7 +104,9 @@ async def _starts(connection: BrokerConnection, plan: ConsumePlan, partitions: S
         answer = await connection.ask(ApiKey.OFFSET_FETCH, 7, request, OffsetFetchResponse)
         check(answer.error_code, f"offsets of group {plan.group}")
         for topic in answer.topics:
-            offsets.update({p.partition_index: p.committed_offset for p in topic.partitions if p.committed_offset >= 0})
+            committed = {p.partition_index: p.committed_offset for p in topic.partitions}
+            # What retention has passed is gone: such a partition starts where ``start`` says, like one without a commit.
+            offsets.update({p: offset for p, offset in committed.items() if begins[p] <= offset <= ends[p]})
     return offsets
 
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 from frazil import __version__
-from frazil.admin.port import Finding
+from frazil.admin.port import Finding, TableRow
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stores import addresses_of
 from frazil.assembly.tables import open_tables
@@ -87,11 +87,14 @@ async def _tables(settings: FrazilSettings) -> list[Finding]:
             rows = await tables.status()
     except FrazilError as error:
         return [Finding(level="note", about="tables", text=str(error))]
-    return [
-        Finding(
-            level="ok" if row.state in ("running", "idle") else "problem",
-            about=row.table,
-            text=f"{row.state}, lag {row.lag_records} records" + (f"; {row.stage}: {row.reason}" if row.reason else ""),
-        )
-        for row in rows
-    ] or [Finding(level="note", about="tables", text="no table is landed yet")]
+    found = [Finding(level="ok" if row.state in ("running", "idle") else "problem", about=row.table, text=_sentence(row)) for row in rows]
+    return found or [Finding(level="note", about="tables", text="no table is landed yet")]
+
+
+def _sentence(row: TableRow) -> str:
+    text = f"{row.state}, lag {row.lag_records} records"
+    if row.dead_letters:
+        text += f", {row.dead_letters} dead letters in {row.table}_dead"
+    if row.reason:
+        text += "; " + ": ".join(part for part in (row.stage, row.reason) if part)
+    return text

@@ -47,7 +47,7 @@ class LandingSettings:
 
     auto: bool = setting(True, "land every topic without a table of its own in {namespace}.{topic}")
     namespace: str = setting("lake", "Iceberg namespace of automatic tables (not `default`: that is a word of SQL)")
-    commit_interval_ms: int = setting(5_000, "time between two commits of one table", least=1_000)
+    commit_interval_ms: int = setting(5_000, "time between two commits of an automatic table", least=1_000)
     commit_bytes: int = setting(64 * 1024 * 1024, "raw bytes that commit before the interval", least=1024)
     progress_idle_ms: int = setting(60_000, "how long progress without rows may wait", least=1_000)
     call_timeout_ms: int = setting(30_000, "deadline of one catalog or object call", least=100)

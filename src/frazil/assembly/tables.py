@@ -11,9 +11,10 @@ from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stores import Stores, open_stores
 from frazil.catalogs.progress import read_progress
 from frazil.catalogs.schema import arrow_schema
-from frazil.kit.errors import Missing, Refused
+from frazil.kit.errors import FrazilError, Missing, Refused
 from frazil.kit.plugins import load_backend
-from frazil.landing.discover import auto_table
+from frazil.landing.discover import auto_table, dead_table
+from frazil.landing.target import check_options
 from frazil.metadata.heartbeats import last_beat_ms
 from frazil.metadata.landedtables import forget_table
 from frazil.metadata.landings import (
@@ -58,7 +59,13 @@ class TableVerbs:
         at_ms = await last_beat_ms(store, "landing")
         silent_ms = None if at_ms is None else self._stores.clock.now_ms() - at_ms
         return tuple(
-            _row(table, specs.get(table, automatic.get(table, ())), statuses.get(table), silent_ms) for table in sorted({*specs, *statuses})
+            [
+                replace(
+                    _row(table, specs.get(table, automatic.get(table, ())), statuses.get(table), silent_ms),
+                    dead_letters=await self._dead_letters(table),
+                )
+                for table in sorted({*specs, *statuses})
+            ]
         )
 
     async def describe(self, table: str) -> TableDetail:
@@ -86,11 +93,23 @@ class TableVerbs:
             columns=wish.columns,
             metadata_columns=wish.metadata_columns,
             commit_interval_ms=wish.commit_interval_ms or max(defaults.commit_interval_ms, 1_000),
+            options=wish.options,
         )
         spec.check()
+        check_options(spec)
         if await get_landing(self._stores.metadata, wish.table) is not None:
             raise Refused(f"table {wish.table} already has a landing; drop it first (`frazil table drop {wish.table}`)")
         await put_landing(self._stores.metadata, spec)
+
+    async def alter(self, table: str, changes: Mapping[str, str | None], *, commit_interval_ms: int | None) -> None:
+        """Puts a changed landing; the process takes it up within seconds and goes on where the table says."""
+        spec = await get_landing(self._stores.metadata, table)
+        if spec is None:
+            raise Missing(f"no landing into table {table}; one that came by itself gets its own by `frazil table create {table} -t TOPIC`")
+        options = {name: value for name, value in {**spec.options, **changes}.items() if value is not None}
+        changed = replace(spec, options=options, commit_interval_ms=commit_interval_ms or spec.commit_interval_ms)
+        check_options(changed)
+        await put_landing(self._stores.metadata, changed)
 
     async def drop(self, table: str, *, purge: bool) -> None:
         """Ends the landing; with ``purge`` the catalog forgets the table."""
@@ -104,6 +123,16 @@ class TableVerbs:
         platform: Platform = load_backend("frazil.platforms", "duckdb")()
         answer = await ask(question, platform=platform, locate=self._locate, offload=self._stores.offload)
         return SqlAnswer(columns=answer.columns, rows=answer.rows)
+
+    async def _dead_letters(self, table: str) -> int | None:
+        try:
+            metadata = (await self._stores.catalog.load(dead_table(table))).metadata
+        except Missing:
+            return 0
+        except FrazilError:
+            return None  # a catalog that is away must not hide how landing is doing
+        head = metadata.get("current-snapshot-id")
+        return sum(_snapshot(item).total_records for item in metadata.get("snapshots", []) if item["snapshot-id"] == head)
 
     async def _locate(self, name: str) -> TableSource | None:
         if "." not in name:

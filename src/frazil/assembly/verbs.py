@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from frazil.admin.kafka import KafkaClient
@@ -10,10 +10,12 @@ from frazil.admin.port import KafkaAdmin
 
 
 @asynccontextmanager
-async def open_kafka(host: str, port: int) -> AsyncIterator[KafkaAdmin]:
-    """Verbs asked of the broker at ``host:port``. Raises RetryLater when nobody listens."""
+async def open_kafka(
+    host: str, port: int, *, patience_s: float = 0.0, notice: Callable[[str], None] | None = None
+) -> AsyncIterator[KafkaAdmin]:
+    """Verbs asked of the broker at ``host:port``. Raises RetryLater when nobody listens within ``patience_s`` seconds."""
     client = KafkaClient(host, port)
-    await client.open()
+    await client.open(patience_s=patience_s, notice=notice)
     try:
         yield client
     finally:

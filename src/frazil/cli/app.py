@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from frazil import __version__
+from frazil.cli.anywhere import accept_after, keep_changes
 from frazil.cli.broker import broker
 from frazil.cli.config import config
 from frazil.cli.consume import consume
@@ -29,17 +30,17 @@ from frazil.cli.topic import topic
 @click.option("-s", "--set", "changes", multiple=True, metavar="NAME=VALUE", help="Any setting, e.g. -s landing.commit_interval_ms=1000.")
 @click.pass_context
 def main(context: click.Context, config: str | None, output: str, bootstrap: str, data_dir: str | None, changes: tuple[str, ...]) -> None:
-    """Kafka clients in, Iceberg tables out, seconds later, exactly once."""
-    flags: dict[str, str] = {}
-    for change in changes:
-        name, equals, value = change.partition("=")
-        if not equals:
-            raise click.BadParameter(f"{change!r}: want NAME=VALUE", param_hint="--set")
-        flags[name] = value
+    """Kafka clients in, Iceberg tables out, seconds later, exactly once.
+
+    The options below may also stand after the command.
+    """
+    session = Session(config=config, output=output, bootstrap=bootstrap)
+    keep_changes(session, changes)
     if data_dir is not None:
-        flags["data_dir"] = data_dir
-    context.obj = Session(config=config, output=output, bootstrap=bootstrap, flags=flags)
+        session.flags["data_dir"] = data_dir
+    context.obj = session
 
 
 for command in (dev, broker, land, topic, group, produce, consume, table, sql, restore, doctor, config):
     main.add_command(command)
+accept_after(main)

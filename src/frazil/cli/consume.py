@@ -24,13 +24,11 @@ def consume(
     session: Session, topic: str, start: str, partitions: tuple[int, ...], records_max: int | None, follow: bool, group: str
 ) -> None:
     """Print the records of a topic: values as lines, or whole records with -o json."""
-    from frazil.assembly.verbs import open_kafka
-
     plan = ConsumePlan(topic=topic, start=start, partitions=partitions, records_max=records_max, follow=follow, group=group)
 
     async def work() -> None:
         count = 0
-        async with open_kafka(*session.broker_address()) as kafka:
+        async with session.kafka() as kafka:
             async for record in kafka.consume(plan):
                 _print(record, session.output)
                 count += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from frazil.cli.output import show, show_one
+from frazil.cli.output import Part, show, show_detail
 from frazil.cli.session import Session, pass_session, run, say
 
 
@@ -17,10 +17,9 @@ def group() -> None:
 @pass_session
 def list_groups(session: Session) -> None:
     """All groups with their state."""
-    from frazil.assembly.verbs import open_kafka
 
     async def work() -> None:
-        async with open_kafka(*session.broker_address()) as kafka:
+        async with session.kafka() as kafka:
             rows = await kafka.list_groups()
         show(("group", "state", "type"), [(r.group, r.state, r.protocol_type) for r in rows], session.output)
 
@@ -32,21 +31,14 @@ def list_groups(session: Session) -> None:
 @pass_session
 def describe(session: Session, name: str) -> None:
     """Members, committed offsets and lag."""
-    from frazil.assembly.verbs import open_kafka
 
     async def work() -> None:
-        async with open_kafka(*session.broker_address()) as kafka:
+        async with session.kafka() as kafka:
             detail = await kafka.describe_group(name)
-        members = [(m.member_id, m.client_id, m.host) for m in detail.members]
-        offsets = [(o.topic, o.partition, o.committed_offset, o.end_offset, o.lag) for o in detail.offsets]
-        if session.output == "json":
-            show_one([("group", detail.group), ("state", detail.state), ("members", members), ("offsets", offsets)], session.output)
-            return
-        show_one([("group", detail.group), ("state", detail.state), ("assignor", detail.protocol)], session.output)
-        click.echo()
-        show(("member", "client", "host"), members, session.output)
-        click.echo()
-        show(("topic", "partition", "committed", "end", "lag"), offsets, session.output)
+        facts: list[tuple[str, object]] = [("group", detail.group), ("state", detail.state), ("assignor", detail.protocol or None)]
+        members = Part("members", ("member", "client", "host"), [(m.member_id, m.client_id, m.host) for m in detail.members])
+        rows = [(o.topic, o.partition, o.committed_offset, o.end_offset, o.lag) for o in detail.offsets]
+        show_detail(facts, [members, Part("offsets", ("topic", "partition", "committed", "end", "lag"), rows)], session.output)
 
     run(work())
 
@@ -56,10 +48,9 @@ def describe(session: Session, name: str) -> None:
 @pass_session
 def delete(session: Session, name: str) -> None:
     """Delete an empty group and its offsets."""
-    from frazil.assembly.verbs import open_kafka
 
     async def work() -> None:
-        async with open_kafka(*session.broker_address()) as kafka:
+        async with session.kafka() as kafka:
             await kafka.delete_group(name)
         say(f"deleted group {name}")
 

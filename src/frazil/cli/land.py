@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from frazil.cli.output import show
-from frazil.cli.session import Session, pass_session, run
+from frazil.cli.session import Session, pass_session, run, say
 
 
 @click.group(invoke_without_command=True)
@@ -23,18 +23,40 @@ def land(context: click.Context, supervised: bool) -> None:
 @land.command()
 @pass_session
 def status(session: Session) -> None:
-    """State, freshness, lag, and for a stalled table the stage and the reason. Exit code 2 when one is not well."""
+    """State, freshness, lag, dead letters, and for a stalled table the stage and the reason. Exit code 2 when one is not well."""
     from frazil.assembly.tables import open_tables
 
     async def work() -> bool:
         async with open_tables(session.settings().settings) as tables:
             rows = await tables.status()
         show(
-            ("table", "topics", "state", "freshness ms", "lag", "stage", "reason"),
-            [(r.table, r.topics, r.state, r.freshness_ms, r.lag_records, r.stage, r.reason) for r in rows],
+            ("table", "topics", "state", "freshness ms", "lag", "dead letters", "stage", "reason"),
+            [(r.table, r.topics, r.state, r.freshness_ms, r.lag_records, r.dead_letters, r.stage, r.reason) for r in rows],
             session.output,
         )
+        for row in rows:
+            if row.dead_letters:
+                say(f'refused records of {row.table}: frazil sql "SELECT code, reason, value FROM {row.table}_dead"')
+        if not rows:
+            say("no table is landed yet; a new topic gets its table within seconds")
         return all(row.state in ("running", "idle") for row in rows)
 
     if not run(work()):
         raise SystemExit(2)
+
+
+@land.command()
+@click.argument("table")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(0), default=60.0, show_default=True, help="Seconds before giving up.")
+@pass_session
+def wait(session: Session, table: str, timeout_s: float) -> None:
+    """Wait until every record that TABLE's topics hold now is in it, or in its dead letters."""
+    from frazil.admin.arrival import await_arrival
+    from frazil.assembly.tables import open_tables
+
+    async def work() -> None:
+        async with session.kafka() as kafka, open_tables(session.settings().settings) as tables:
+            count = await await_arrival(kafka, tables, table, timeout_s=timeout_s)
+        say(f"{table} has all {count:,} records")
+
+    run(work())

@@ -6,24 +6,50 @@ import base64
 import datetime
 import decimal
 import json
+import math
+import unicodedata
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import click
 
 
-def show(columns: Sequence[str], rows: Sequence[Sequence[object]], output: str) -> None:
-    """Prints rows as an aligned table or as one JSON object per line."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A list inside one thing: its name in JSON, its columns, its rows."""
+
+    name: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+def show(columns: Sequence[str], rows: Sequence[Sequence[object]], output: str, *, verbatim: bool = False) -> None:
+    """Prints rows as an aligned table or as one JSON object per line. ``verbatim``: column names are somebody else's, do not touch them."""
     if output == "json":
-        for row in rows:
-            click.echo(json.dumps(dict(zip(columns, (plain(cell) for cell in row), strict=True)), ensure_ascii=False))
+        for item in _objects(columns, rows, verbatim=verbatim):
+            click.echo(json.dumps(item, ensure_ascii=False))
         return
+    titles = [_line(name) if verbatim else name.upper() for name in columns]
     cells = [[_text(cell) for cell in row] for row in rows]
-    widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(columns)]
+    widths = [max([_width(title), *(_width(row[i]) for row in cells)]) for i, title in enumerate(titles)]
     numeric = [bool(rows) and all(isinstance(row[i], int | float | decimal.Decimal | None) for row in rows) for i in range(len(columns))]
-    for line in ([name.upper() for name in columns], *cells):
-        aligned = [cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(line, widths, numeric, strict=True)]
+    for line in (titles, *cells):
+        blanks = [" " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)]
+        aligned = [blank + cell if right else cell + blank for cell, blank, right in zip(line, blanks, numeric, strict=True)]
         click.echo("  ".join(aligned).rstrip())
+
+
+def show_detail(facts: Sequence[tuple[str, object]], parts: Sequence[Part], output: str) -> None:
+    """Prints one thing and the lists in it: blocks for people, one JSON object for programs."""
+    if output == "json":
+        lists: list[tuple[str, object]] = [(part.name, _objects(part.columns, part.rows, verbatim=False)) for part in parts]
+        show_one([*facts, *lists], output)
+        return
+    show_one(facts, output)
+    for part in parts:
+        click.echo()
+        show(part.columns, part.rows, output)
 
 
 def show_one(pairs: Sequence[tuple[str, object]], output: str) -> None:
@@ -38,6 +64,8 @@ def show_one(pairs: Sequence[tuple[str, object]], output: str) -> None:
 
 def plain(value: object) -> object:
     """A value as JSON can say it: bytes as text if they are text, else base64; exact numbers as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no NaN and no infinity
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes):
@@ -65,4 +93,31 @@ def _text(value: object) -> str:
     shown = plain(value)
     if shown is None:
         return "-"
-    return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+    return _line(shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))
+
+
+def _line(text: str) -> str:
+    """``text`` on one line: a line break would end the row, a terminal's control sequence would do as it likes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _width(text: str) -> int:
+    """Columns on a terminal: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _objects(columns: Sequence[str], rows: Sequence[Sequence[object]], *, verbatim: bool) -> list[dict[str, object]]:
+    """Rows as JSON objects. A column name that comes again gets a number, so that no value is lost."""
+    keys: list[str] = []
+    for name in columns:
+        key = plain_key = name if verbatim else name.replace(" ", "_")
+        count = 0
+        while key in keys:
+            count += 1
+            key = f"{plain_key}_{count}"
+        keys.append(key)
+    return [dict(zip(keys, (plain(cell) for cell in row), strict=True)) for row in rows]

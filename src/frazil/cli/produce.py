@@ -21,11 +21,10 @@ _LINES_AT_ONCE = 5_000
 @pass_session
 def produce(session: Session, topic: str, key_separator: str | None, partition: int, codec: str) -> None:
     """Produce each line of stdin as one record, with acks=all."""
-    from frazil.assembly.verbs import open_kafka
 
     async def work() -> None:
         sent = 0
-        async with open_kafka(*session.broker_address()) as kafka:
+        async with session.kafka() as kafka:
             while lines := await asyncio.to_thread(_some_lines):
                 records = [_record(line, key_separator, partition) for line in lines]
                 sent += await kafka.produce(topic, records, codec=codec)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 import click
 
+from frazil.admin.port import KafkaAdmin
 from frazil.assembly.load import load_settings
 from frazil.assembly.settings import FrazilSettings
 from frazil.kit.errors import FrazilError
 from frazil.kit.settings import Loaded
 
 T = TypeVar("T")
+
+_PATIENCE_S = 10.0
+"""How long a verb waits for a broker: `frazil dev &` and the next command may stand in one script."""
 
 
 @dataclass(slots=True)
@@ -35,11 +40,20 @@ class Session:
         """Host and port of the broker to ask: ``--bootstrap`` or the settings."""
         if self.bootstrap:
             host, _, port = self.bootstrap.rpartition(":")
-            if not host or not port.isdigit():
+            if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
                 fail(f"--bootstrap {self.bootstrap!r}: want HOST:PORT")
-            return host, int(port)
+            return host.removeprefix("[").removesuffix("]"), int(port)
         broker = self.settings().settings.broker
         return broker.advertised_host or broker.host, broker.advertised_port or broker.port
+
+    @asynccontextmanager
+    async def kafka(self) -> AsyncIterator[KafkaAdmin]:
+        """Verbs asked of the broker; a broker that is just starting is waited for."""
+        from frazil.assembly.verbs import open_kafka
+
+        host, port = self.broker_address()
+        async with open_kafka(host, port, patience_s=_PATIENCE_S, notice=say) as kafka:
+            yield kafka
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)
@@ -60,6 +74,17 @@ def guarded(work: Callable[[], T]) -> T:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
+
+
+def pairs(texts: Sequence[str], flag: str = "--set") -> dict[str, str | None]:
+    """``NAME=VALUE`` texts as a mapping; an empty value is None."""
+    found: dict[str, str | None] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            fail(f"{flag} {text!r}: want NAME=VALUE")
+        found[name] = value or None
+    return found
 
 
 def fail(message: str) -> NoReturn:

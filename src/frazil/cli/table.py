@@ -7,13 +7,22 @@ import datetime
 import click
 
 from frazil.admin.port import NewTable
-from frazil.cli.output import show, show_one
-from frazil.cli.session import Session, pass_session, run, say
+from frazil.cli.output import Part, show, show_detail
+from frazil.cli.session import Session, fail, pairs, pass_session, run, say
+
+_SNAPSHOTS_SHOWN = 10
+_options = click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Option of the landing: paused=true, recreated=fill, catalog=…; NAME= takes one away.",
+)
 
 
 @click.group()
 def table() -> None:
-    """Tables: list, describe, create, drop."""
+    """Tables: list, describe, create, alter, drop."""
 
 
 @table.command("list")
@@ -44,17 +53,13 @@ def describe(session: Session, name: str) -> None:
             (s.snapshot_id, datetime.datetime.fromtimestamp(s.at_ms / 1000, tz=datetime.UTC), s.operation, s.added_records, s.total_records)
             for s in detail.snapshots
         ]
-        if session.output == "json":
-            pairs: list[tuple[str, object]] = [("table", detail.table), ("metadata", detail.metadata_location)]
-            show_one([*pairs, ("columns", detail.columns), ("progress", detail.progress), ("snapshots", snapshots)], session.output)
-            return
-        show_one([("table", detail.table), ("metadata", detail.metadata_location)], session.output)
-        click.echo()
-        show(("column", "type"), detail.columns, session.output)
-        click.echo()
-        show(("topic id", "partition", "next offset"), detail.progress, session.output)
-        click.echo()
-        show(("snapshot", "at", "operation", "added", "total"), snapshots[-10:], session.output)
+        shown = snapshots if session.output == "json" else snapshots[-_SNAPSHOTS_SHOWN:]
+        parts = [
+            Part("columns", ("column", "type"), detail.columns),
+            Part("progress", ("topic id", "partition", "next offset"), detail.progress),
+            Part("snapshots", ("snapshot", "at", "operation", "added", "total"), shown),
+        ]
+        show_detail([("table", detail.table), ("metadata", detail.metadata_location)], parts, session.output)
 
     run(work())
 
@@ -65,7 +70,8 @@ def describe(session: Session, name: str) -> None:
 @click.option("--value", type=click.Choice(["json", "raw"]), default="json", show_default=True, help="What record values are.")
 @click.option("--column", "columns", multiple=True, metavar="DDL", help="Declared column, e.g. 'price decimal(10,2)'; none: inferred.")
 @click.option("--no-metadata-columns", is_flag=True, help="Leave out _topic, _partition, _offset, _timestamp, _key and _headers.")
-@click.option("--commit-interval-ms", type=click.IntRange(1_000), help="Time between two commits of this table.")
+@click.option("--commit-interval-ms", type=click.IntRange(1_000), help="Time between two commits of this table; default 1000.")
+@_options
 @pass_session
 def create(
     session: Session,
@@ -75,8 +81,12 @@ def create(
     columns: tuple[str, ...],
     no_metadata_columns: bool,
     commit_interval_ms: int | None,
+    options: tuple[str, ...],
 ) -> None:
-    """Land topics in the Iceberg table NAMESPACE.NAME."""
+    """Land topics, from their first record on, in the Iceberg table NAMESPACE.NAME; they no longer land by themselves.
+
+    Records the table cannot take go to NAMESPACE.NAME_dead with the reason.
+    """
     from frazil.assembly.tables import open_tables
 
     wish = NewTable(
@@ -86,12 +96,33 @@ def create(
         columns=columns,
         metadata_columns=not no_metadata_columns,
         commit_interval_ms=commit_interval_ms,
+        options={key: given for key, given in pairs(options, "--option").items() if given is not None},
     )
 
     async def work() -> None:
         async with open_tables(session.settings().settings) as tables:
             await tables.create(wish)
         say(f"{', '.join(topics)} will land in {name}")
+
+    run(work())
+
+
+@table.command()
+@click.argument("name")
+@_options
+@click.option("--commit-interval-ms", type=click.IntRange(1_000), help="Time between two commits of this table.")
+@pass_session
+def alter(session: Session, name: str, options: tuple[str, ...], commit_interval_ms: int | None) -> None:
+    """Change how a table is landed: pause it with --option paused=true, go on with --option paused=."""
+    from frazil.assembly.tables import open_tables
+
+    if not options and commit_interval_ms is None:
+        fail("nothing to change: give --option or --commit-interval-ms")
+
+    async def work() -> None:
+        async with open_tables(session.settings().settings) as tables:
+            await tables.alter(name, pairs(options, "--option"), commit_interval_ms=commit_interval_ms)
+        say(f"altered the landing into {name}")
 
     run(work())
 

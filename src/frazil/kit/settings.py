@@ -76,6 +76,8 @@ def load(tree: type[T], sources: Sources) -> Loaded[T]:
     leaves = {leaf.name: leaf for leaf in _leaves(tree, "")}
     values: dict[str, tuple[Scalar, str]] = {name: (leaf.default, "default") for name, leaf in leaves.items()}
     for name, raw in _flatten(sources.file, ""):
+        if raw is None and any(known.startswith(f"{name}.") for known in leaves):
+            continue  # a group whose lines are all comments
         values[name] = (_coerce(_known(leaves, name, sources.file_name), raw, sources.file_name), sources.file_name)
     by_variable = {leaf.variable: leaf for leaf in leaves.values()}
     for variable, text in sorted(sources.environment.items()):
@@ -89,7 +91,7 @@ def load(tree: type[T], sources: Sources) -> Loaded[T]:
     explained = tuple(
         Explained(
             name=name,
-            value="********" if leaves[name].secret and value else str(value),
+            value="********" if leaves[name].secret and value else _shown(value),
             source=source,
             variable=leaves[name].variable,
             about=leaves[name].about,
@@ -167,6 +169,11 @@ def _coerce(leaf: _Leaf, raw: object, source: str) -> Scalar:
     if isinstance(value, int | float) and value > leaf.most:
         raise Refused(f"{source}: {leaf.name} must be at most {leaf.most:.15g}, not {value}")
     return value
+
+
+def _shown(value: Scalar) -> str:
+    """As one would write it in YAML, so that it can be copied."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _typed(leaf: _Leaf, raw: object) -> Scalar | None:

@@ -1,0 +1,106 @@
+"""The verbs over landed tables, on stores in a directory."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import cast
+
+import pytest
+
+from frazil.admin.port import NewTable, TableRow
+from frazil.assembly.doctor import _sentence
+from frazil.assembly.settings import FrazilSettings
+from frazil.assembly.stores import Stores, open_stores
+from frazil.assembly.tables import TableVerbs
+from frazil.catalogs.port import Catalog, LoadedTable
+from frazil.kit.errors import Missing, Refused, RetryLater
+from frazil.metadata.landings import LandingSpec, get_landing, put_landing
+
+
+@dataclass
+class Catalogue:
+    """Knows one dead-letter table, and may be away."""
+
+    away: bool = False
+
+    async def load(self, ident: str) -> LoadedTable:
+        if self.away:
+            raise RetryLater("away")
+        if ident != "a.b_dead":
+            raise Missing(ident)
+        snapshots = [
+            {"snapshot-id": number, "timestamp-ms": 1, "summary": {"operation": "append", "total-records": str(number)}}
+            for number in (5, 9, 7)
+        ]
+        return LoadedTable(ident=ident, metadata_location="m", metadata={"current-snapshot-id": 9, "snapshots": snapshots})
+
+
+def on_stores(directory: pathlib.Path, work: Callable[[Stores], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with open_stores(FrazilSettings(data_dir=str(directory))) as stores:
+            await work(stores)
+
+    asyncio.run(run())
+
+
+def wish(**options: str) -> NewTable:
+    return NewTable(table="a.b", topics=("t",), value="json", columns=(), metadata_columns=True, commit_interval_ms=None, options=options)
+
+
+def test_status_counts_the_dead_letters_that_are_there_now(tmp_path: pathlib.Path) -> None:
+    async def work(stores: Stores) -> None:
+        await put_landing(stores.metadata, LandingSpec(table="a.b", topics=("t",)))
+        await put_landing(stores.metadata, LandingSpec(table="a.c", topics=("u",)))
+        for away, counts in ((False, [9, 0]), (True, [None, None])):
+            verbs = TableVerbs(replace(stores, catalog=cast(Catalog, Catalogue(away=away))), namespace="lake")
+            assert [row.dead_letters for row in await verbs.status()] == counts
+
+    on_stores(tmp_path, work)
+
+
+def test_a_landing_is_made_with_options_and_altered(tmp_path: pathlib.Path) -> None:
+    async def work(stores: Stores) -> None:
+        verbs = TableVerbs(stores, namespace="lake")
+        await verbs.create(wish(recreated="fill"))
+        await verbs.alter("a.b", {"paused": "true"}, commit_interval_ms=2_000)
+        spec = await get_landing(stores.metadata, "a.b")
+        assert spec == LandingSpec(table="a.b", topics=("t",), commit_interval_ms=2_000, options={"recreated": "fill", "paused": "true"})
+        await verbs.alter("a.b", {"paused": None, "recreated": None}, commit_interval_ms=None)
+        spec = await get_landing(stores.metadata, "a.b")
+        assert spec == LandingSpec(table="a.b", topics=("t",), commit_interval_ms=2_000)
+
+    on_stores(tmp_path, work)
+
+
+def test_an_unknown_option_is_refused_and_changes_nothing(tmp_path: pathlib.Path) -> None:
+    async def work(stores: Stores) -> None:
+        verbs = TableVerbs(stores, namespace="lake")
+        with pytest.raises(Refused, match="unknown option 'pausd'; known: catalog, paused, recreated"):
+            await verbs.create(wish(pausd="true"))
+        assert await get_landing(stores.metadata, "a.b") is None
+        with pytest.raises(Missing, match=r"no landing into table a\.b"):
+            await verbs.alter("a.b", {"paused": "true"}, commit_interval_ms=None)
+        await verbs.create(wish())
+        with pytest.raises(Refused, match="unknown option"):
+            await verbs.alter("a.b", {"pausd": "true"}, commit_interval_ms=None)
+        spec = await get_landing(stores.metadata, "a.b")
+        assert spec is not None
+        assert spec.options == {}
+
+    on_stores(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    ("stage", "reason", "letters", "text"),
+    [
+        ("", "", 0, "idle, lag 3 records"),
+        ("", "no topic t", None, "idle, lag 3 records; no topic t"),
+        ("commit", "catalog is away", 2, "idle, lag 3 records, 2 dead letters in a.b_dead; commit: catalog is away"),
+    ],
+)
+def test_the_doctor_says_it_in_a_sentence(stage: str, reason: str, letters: int | None, text: str) -> None:
+    row = TableRow(table="a.b", topics="t", state="idle", freshness_ms=0, lag_records=3, stage=stage, reason=reason, dead_letters=letters)
+    assert _sentence(row) == text
