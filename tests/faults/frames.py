@@ -55,19 +55,27 @@ class Recorder:
         self.frames: list[bytes] = []
         self._target_port = target_port
         self._loop = asyncio.new_event_loop()
+        self._server: asyncio.Server | None = None
+        self._writers: list[asyncio.StreamWriter] = []
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, "127.0.0.1", self.port), self._loop).result(10)
+        start = asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = asyncio.run_coroutine_threadsafe(start, self._loop).result(10)
 
     def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._close_all(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
 
-    async def _cancel_all(self) -> None:
+    async def _close_all(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
+        await asyncio.sleep(0.1)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
@@ -75,6 +83,7 @@ class Recorder:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         back_reader, back_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
+        self._writers += [writer, back_writer]
         answers = asyncio.ensure_future(self._copy(back_reader, writer))
         try:
             while True:
