@@ -183,8 +183,9 @@ def test_a_killed_consumer_is_replaced_and_only_its_uncommitted_records_come_aga
     settle(plan, sent)
 
 
-def test_a_killed_broker_forgets_nothing(broker: Processes, plan: Plan, tmp_path: pathlib.Path):
-    """kill -9 three times in the middle: the idempotent producer loses and doubles nothing, consumers go on from their commits."""
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_restarted_broker_forgets_nothing(broker: Processes, plan: Plan, tmp_path: pathlib.Path, how: str):
+    """Three times in the middle: the idempotent producer loses and doubles nothing, consumers go on from their commits."""
     members = Members(plan, tmp_path)
     stream = Stream(plan)
     try:
@@ -193,7 +194,10 @@ def test_a_killed_broker_forgets_nothing(broker: Processes, plan: Plan, tmp_path
         members.await_assigned(2)
         for _ in range(3):
             time.sleep(1.5)
-            broker.kill("broker")
+            if how == "kill":
+                broker.kill("broker")
+            else:
+                assert broker.stop("broker") == 0
             broker.start("broker")
         time.sleep(1)
         sent = stream.finish()

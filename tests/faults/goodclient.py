@@ -41,7 +41,8 @@ class GoodClient:
 
     def produce(self, count: int) -> None:
         for _ in range(count):
-            self.producer.produce(self.topic, b"%d" % self.sent, partition=self.sent % PARTITIONS, on_delivery=self._done(time.monotonic()))
+            value = b'{"n":%d}' % self.sent
+            self.producer.produce(self.topic, value, partition=self.sent % PARTITIONS, on_delivery=self._done(time.monotonic()))
             self.sent += 1
         self.producer.poll(0)
 
@@ -61,7 +62,7 @@ class GoodClient:
             if message.error() is not None:
                 self.wrong.append(str(message.error()))
                 continue
-            number, partition = int(message.value()), message.partition()
+            number, partition = int(message.value()[5:-1]), message.partition()
             if number != self.next[partition] and len(self.wrong) < 20:
                 self.wrong.append(f"partition {partition} offset {message.offset()}: {number} where {self.next[partition]} must come")
             self.next[partition] = number + PARTITIONS

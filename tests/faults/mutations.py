@@ -24,7 +24,7 @@ from tests.compat.clients import librdkafka
 from tests.compat.flow import Outcome, Plan
 from tests.compat.flow import run as run_flow
 from tests.compat.process import Processes, clean_environment
-from tests.faults import frames
+from tests.faults import frames, readers
 from tests.faults.mutate import BOMB_TOPIC, Mutation, Mutator
 
 RESULTS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "results" / "mutations.json"
@@ -153,12 +153,14 @@ async def storm(processes: Processes, mutator: Mutator, count: int) -> tuple[Tal
     return tally, watch
 
 
-def run(count: int, seed: int, directory: pathlib.Path) -> dict[str, object]:
-    """The whole test. Raises AssertionError with what is wrong."""
+def run(count: int, seed: int, directory: pathlib.Path, *, land: bool = False) -> dict[str, object]:
+    """The whole test; with ``land``, a landing process lands whatever the storm makes. Raises AssertionError with what is wrong."""
     chance = random.Random(seed)
     mutator = Mutator(frames.seeds(directory / "recorded", chance), seed)
-    with Processes(directory / "stormed") as processes:
+    with Processes(directory / "stormed", settings=["landing.namespace=lake"]) as processes:
         processes.start("broker")
+        if land:
+            processes.start("land")
         for topic in (frames.TOPIC, BOMB_TOPIC):
             librdkafka.create(Plan(processes.bootstrap, topic, "", partitions=2))
         good = subprocess.Popen(
@@ -179,6 +181,8 @@ def run(count: int, seed: int, directory: pathlib.Path) -> dict[str, object]:
             good.stdout.close()
         outcome = Outcome("afterwards")
         run_flow(librdkafka.IDEMPOTENT, Plan(processes.bootstrap, "afterwards", "afterwards", records=2000), outcome)
+        if land:
+            check_landing(processes, report["sent"])
         time.sleep(1)
         result = {
             "mutations": tally.sent, "seconds": round(seconds, 1), "seeds": len(mutator._seeds), "seed": seed,
@@ -196,6 +200,20 @@ def run(count: int, seed: int, directory: pathlib.Path) -> dict[str, object]:
         check(result, count, processes)
         assert processes.stop("broker") == 0
     return result
+
+
+def check_landing(processes: Processes, sent: int) -> None:
+    """Landing lives, and the good client's table is complete and has every offset once."""
+    end = time.monotonic() + 60
+    rows: list[readers.Position] = []
+    while len(rows) < sent and time.monotonic() < end:
+        assert processes.alive("land"), processes.log("land")[-3000:]
+        time.sleep(1)
+        rows = readers.landed(processes.directory / "data", "lake.precious")
+    assert len(rows) == len(set(rows)) == sent, f"{len(rows)} rows of {sent} records: {processes.log('land')[-2000:]}"
+    assert "Traceback" not in processes.log("land"), processes.log("land")[-4000:]
+    assert processes.log_bytes("land") < LOG_BYTES_MAX
+    assert processes.rss_bytes("land", highest=True) < 2 * RSS_BYTES_MAX
 
 
 def check(result: dict[str, object], count: int, processes: Processes) -> None:
@@ -224,10 +242,11 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--directory", default="", help="kept afterwards; else a temporary one")
+    parser.add_argument("--land", action="store_true", help="a landing process beside the broker, landing what the storm makes")
     options = parser.parse_args()
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     with tempfile.TemporaryDirectory() as temporary:
-        result = run(options.count, options.seed, pathlib.Path(options.directory or temporary))
+        result = run(options.count, options.seed, pathlib.Path(options.directory or temporary), land=options.land)
     command = f"python -m tests.faults.mutations --count {options.count} --seed {options.seed}"
     print(json.dumps(result, indent=1))
     if options.count >= 100_000:
