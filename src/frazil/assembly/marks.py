@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from frazil.kit.chance import Chance
 from frazil.kit.errors import Conflict, Missing, Refused, RetryLater
@@ -78,18 +79,21 @@ class Marks:
 
     async def _newest(self) -> MarkObject:
         while True:
-            keys = [info.key async for info in self._objects.list(MARK_PREFIX)]
-            if not keys:
-                return NO_MARK_OBJECT
-            try:
-                return MarkObject.decode(await self._objects.get(keys[-1]), where=keys[-1])
-            except Missing:
-                continue  # a newer one has replaced it
+            with _passing("reading marks"):
+                keys = [info.key async for info in self._objects.list(MARK_PREFIX)]
+                if not keys:
+                    return NO_MARK_OBJECT
+                try:
+                    data = await self._objects.get(keys[-1])
+                except Missing:
+                    continue  # a newer one has replaced it
+            return MarkObject.decode(data, where=keys[-1])
 
     async def _store(self, mark: Mark, ends: Mapping[PartitionKey, int]) -> None:
         key = mark_object_key(mark.number)
         try:
-            await self._objects.put_if_absent(key, MarkObject(number=mark.number, token=mark.token, ends=ends).encode())
+            with _passing("storing a mark"):
+                await self._objects.put_if_absent(key, MarkObject(number=mark.number, token=mark.token, ends=ends).encode())
         except Conflict:
             try:
                 there = MarkObject.decode(await self._objects.get(key), where=key)
@@ -100,10 +104,22 @@ class Marks:
 
     async def _delete_below(self, number: int) -> None:
         limit = mark_object_key(number)
-        await self._objects.delete([info.key async for info in self._objects.list(MARK_PREFIX) if info.key < limit])
+        with _passing("deleting old marks"):
+            await self._objects.delete([info.key async for info in self._objects.list(MARK_PREFIX) if info.key < limit])
 
     def _token(self) -> str:
         return f"{self._chance.getrandbits(128):032x}"
+
+
+@contextmanager
+def _passing(what: str) -> Iterator[None]:
+    """A store that refuses a call, a read-only file system say, says nothing about histories: no reason to end the process."""
+    try:
+        yield
+    except Conflict:
+        raise
+    except Refused as error:
+        raise RetryLater(f"{what}: {error}", after_ms=1000) from error
 
 
 def ends_of(index: LogIndex) -> dict[PartitionKey, int]:

@@ -130,3 +130,25 @@ def test_r22_processes_that_start_at_once_do_not_trip_each_other(seed: int) -> N
         assert len(place.numbers()) <= 6
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("call", ["put_if_absent", "delete", "get", "list"])
+def test_a_store_that_refuses_is_trouble_that_may_pass_and_no_other_history(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """A read-only file system once ended every broker within seconds, reads and all."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise Refused("Read-only file system; check the directory and its permissions")
+
+    async def body() -> None:
+        place = Place()
+        await place.marks().advance({WHERE: 5})
+        marks = place.marks()
+        with monkeypatch.context() as patched:
+            patched.setattr(MemoryObjects, call, refuse)
+            with pytest.raises(RetryLater, match="Read-only"):
+                await marks.advance({WHERE: 6})
+        await marks.advance({WHERE: 7})
+        _, found = await marks.read()
+        assert found.ends == {WHERE: 7}
+
+    asyncio.run(body())
