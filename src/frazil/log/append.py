@@ -25,6 +25,7 @@ from frazil.log.index import LogIndex
 from frazil.log.pause import pause
 from frazil.log.producers import EXPIRY_MS
 from frazil.metadata.port import MetadataStore
+from frazil.metadata.topics import Topics
 from frazil.objects.port import ObjectStore
 from frazil.segments.keys import bundle_key
 
@@ -56,7 +57,8 @@ class FlushPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendDeps:
-    """What an appender works with. With ``cache``, fresh bundles can be read from memory."""
+    """What an appender works with. With ``cache``, fresh bundles can be read from memory; with ``topics``, nothing is appended
+    to a topic that is gone, however old the view of whoever asks."""
 
     store: MetadataStore
     objects: ObjectStore
@@ -65,6 +67,7 @@ class AppendDeps:
     chance: Chance
     faults: FaultPoints
     cache: BlockCache | None = None
+    topics: Topics | None = None
 
 
 class Appender:
@@ -78,6 +81,7 @@ class Appender:
             SequencerDeps(
                 store=deps.store,
                 index=deps.index,
+                topics=deps.topics,
                 clock=deps.clock,
                 chance=deps.chance,
                 faults=deps.faults,

@@ -1,6 +1,7 @@
 """The sequencer of one process: flushes in the order they were cut → metadata transactions, until each is decided.
 
-Each transaction asserts the version of every head it moves, the collection horizon, and that its commit keys do not exist.
+Each transaction asserts the version of every head it moves, the collection horizon, that its commit keys do not exist, and
+that no topic was deleted since the view by which its topics were found to exist.
 Three answers need care:
 
 * lost (OutcomeUnknown): the commit key is read; present = applied. Absent = the *identical* transaction is sent again, so
@@ -32,6 +33,7 @@ from frazil.log.sequence import Plan, sequence
 from frazil.log.shards import HEAD, HORIZON, commit_key, head_key
 from frazil.metadata import read_one
 from frazil.metadata.port import START, Check, Entry, MetadataStore, Moved, Revision, Write
+from frazil.metadata.topics import DELETION_MARK, Topics
 
 LOSSES_MAX: Final = 2
 EXPECTED_MAX: Final = 10_000
@@ -63,6 +65,7 @@ class SequencerDeps:
     faults: FaultPoints
     replace: Callable[[Flush, int], Awaitable[None]]
     deadline_ms: int
+    topics: Topics | None = None
 
 
 class Sequencer:
@@ -115,6 +118,7 @@ class Sequencer:
                 await self._deps.replace(flush, self.horizon_ms)
                 flush.chunk = 0
                 self.counts.replaced += 1
+        self._drop_gone(attempt)
         plan = sequence(attempt.choose(self._deps.index.state.shards), self._deps.index.state, self._expected)
         if self._needs_refresh(plan, attempt):
             await self._deps.index.refresh()
@@ -128,6 +132,18 @@ class Sequencer:
             self._deps.index.fold_own(plan.records, answer)
             self._deps.faults.reach("B4")
         self._answer(plan, attempt)
+
+    def _drop_gone(self, attempt: Attempt) -> None:
+        """Fails, retriably, what was meant for a topic that was deleted meanwhile: its name may mean another topic now (F03)."""
+        topics = self._deps.topics
+        if topics is None:
+            return
+        for piece in attempt.pending:
+            for group in piece.groups:
+                if topics.by_id(group.key.topic_id) is None:
+                    for part in group.parts:
+                        part.dropped = True
+                        part.settle(refusal("the topic was deleted"))
 
     def _needs_refresh(self, plan: Plan, attempt: Attempt) -> bool:
         """A sequence that looks wrong may only look so here: another broker may have taken the batches before it (R08)."""
@@ -195,6 +211,8 @@ class Sequencer:
         for entry in moved.entries:
             if entry.key == HORIZON:
                 self._horizon = horizon_of(entry)
+            if entry.key == DELETION_MARK and self._deps.topics is not None:
+                await self._deps.topics.refresh()
         attempt.losses += bool(heads)
         if attempt.losses >= LOSSES_MAX:
             attempt.alone.update((int(entry.key[len(HEAD) :]), None) for entry in heads)
@@ -210,6 +228,8 @@ class Sequencer:
         commits = self._commit_writes(plan.records)
         checks += [Check(key=write.key, version=START) for write in commits]
         checks.append(Check(key=HORIZON, version=self._horizon.version))
+        if self._deps.topics is not None:
+            checks.append(Check(key=DELETION_MARK, version=self._deps.topics.deletions))
         return checks, writes + commits, commit_key(plan.records[0].ulid, plan.records[0].chunk)
 
     def _commit_writes(self, records: Sequence[CommitRecord]) -> list[Write]:

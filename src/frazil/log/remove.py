@@ -61,7 +61,8 @@ class Remover:
                 report.heads += await self._remove_from(shard, topic_id)
         hexed = topic_id.hex()
         ranges = [RangeDelete(start=f"{prefix}{hexed}/", end=f"{prefix}{hexed}0") for prefix in (PARTITION, SEGMENT, PLAN)]
-        if (await self._deps.store.range(f"{PARTITION}{hexed}/", f"{PARTITION}{hexed}0")).entries or report.heads:
+        # Not only when heads went in this pass: an earlier one may have ended between the two steps.
+        if any([(await self._deps.store.range(gone.start, gone.end)).entries for gone in ranges]):
             await self._deps.store.commit([], [], ranges)
 
     async def _remove_from(self, shard: Shard, topic_id: TopicId) -> bool:

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from frazil.kit.chance import ulid_at
 from frazil.kit.errors import Corrupt, Missing
@@ -27,12 +27,13 @@ from frazil.log.segmentwrite import store_segment
 from frazil.log.shards import partition_key, plan_key, segment_key
 from frazil.log.upkeep import UpkeepDeps, UpkeepPolicy, gather_all
 from frazil.metadata.port import START, Check, Moved, Write
+from frazil.metadata.topics import DELETION_MARK
 from frazil.segments import SegmentKey
 
 PLANS_MAX: Final = 40
 """Plans per transaction: a write and two checks each (R10)."""
 PUTS_MAX: Final = 8
-"""Segments stored at the same time."""
+"""Partitions whose segments are stored at the same time."""
 CUTS_MAX: Final = 32
 """Segments of one plan, so that one transaction can end it."""
 
@@ -57,6 +58,9 @@ class _Unit(NamedTuple):
     end: int
     created_ms: int
     size: int
+
+
+_Work: TypeAlias = tuple[_Unit, tuple[Ref, ...], Slice]
 
 
 class Sealer:
@@ -131,6 +135,7 @@ class Sealer:
         """Writes plans together; when somebody else moved one of the partitions, each on its own."""
         checks = [Check(key=plan_key(log.key), version=START) for log, _ in wanted]
         checks += [Check(key=partition_key(log.key), version=log.record_version) for log, _ in wanted]
+        checks.append(Check(key=DELETION_MARK, version=self._deps.topics.deletions))  # no plan for a topic that is gone
         writes = [Write(key=plan_key(log.key), value=encode_plan(plan)) for log, plan in wanted]
         answer = await self._deps.store.commit(checks, writes)
         if not isinstance(answer, Moved):
@@ -143,8 +148,12 @@ class Sealer:
         """The segments of all plans, in the order of bundles' directories, a memory's worth at a time."""
         plans = {key: units for key in sorted(self._deps.index.state.plans) if (units := self._units(key))}
         done: dict[PartitionKey, list[Segment]] = {}
-        for group in self._groups([unit for units in plans.values() for unit in units]):
-            for key, segments in (await self._seal_group(group)).items():
+        given_up: set[PartitionKey] = set()
+        for planned in self._groups([unit for units in plans.values() for unit in units]):
+            group = [unit for unit in planned if unit.key not in given_up]  # no segment without the ones in front of it (D2)
+            sealed = await self._seal_group(group)
+            given_up.update(unit.key for unit in group if unit.key not in sealed)
+            for key, segments in sealed.items():
                 done.setdefault(key, []).extend(segments)
                 if len(done[key]) == len(plans[key]) and await self._finish(key, done[key]):
                     report.sealed += 1
@@ -208,11 +217,15 @@ class Sealer:
         wants = [Want(key=unit.key, offset=unit.base, bytes_max=unit.size) for unit in group]
         refs = [self._refs(unit) for unit in group]
         slices = await self._reader.read_refs(wants, refs)
-        work = [partial(self._write_segment, *parts) for parts in zip(group, refs, slices, strict=True)]
-        done: dict[PartitionKey, list[Segment]] = {}
-        for unit, segment in zip(group, await gather_all(work, at_once=PUTS_MAX), strict=True):
-            done.setdefault(unit.key, []).append(segment)
-        return done
+        work: dict[PartitionKey, list[_Work]] = {}
+        for unit, found, piece in zip(group, refs, slices, strict=True):
+            work.setdefault(unit.key, []).append((unit, found, piece))
+        stored = await gather_all([partial(self._write_partition, parts) for parts in work.values()], at_once=PUTS_MAX)
+        return dict(zip(work, stored, strict=True))
+
+    async def _write_partition(self, work: Sequence[_Work]) -> list[Segment]:
+        """One after the other: who lists the bucket must never see a segment before the ones in front of it (D2)."""
+        return [await self._write_segment(*parts) for parts in work]
 
     async def _write_segment(self, unit: _Unit, refs: tuple[Ref, ...], piece: Slice) -> Segment:
         if (piece.base, piece.end) != (unit.base, unit.end):

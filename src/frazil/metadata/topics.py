@@ -23,8 +23,9 @@ from frazil.metadata.values import decode, encode
 PREFIX: Final = "topics/"
 DELETED_PREFIX: Final = "deleted-topics/"
 PARTITIONS_MAX: Final = 10_000
-_DELETION_MARK: Final = "topics/!deleted"
-"""Rewritten by every deletion: a deleted key does not show in ``range(after=…)``, this one does. ``!`` is in no topic name."""
+DELETION_MARK: Final = "topics/!deleted"
+"""Rewritten by every deletion: a deleted key does not show in ``range(after=…)``, this one does. ``!`` is in no topic name.
+Whoever writes for a topic asserts its version, so that nothing is written for one that is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +109,7 @@ class Topics:
         self._clock = clock
         self._chance = chance
         self._revision = START
+        self._deletions = START
         self._by_name: dict[str, TopicRecord] = {}
         self._by_id: dict[TopicId, TopicRecord] = {}
 
@@ -115,6 +117,11 @@ class Topics:
     def revision(self) -> Revision:
         """The metadata revision of the view."""
         return self._revision
+
+    @property
+    def deletions(self) -> Revision:
+        """Version of the deletion mark: while it stands, every topic of the view exists."""
+        return self._deletions
 
     def get(self, name: str) -> TopicRecord | None:
         """The topic of this name."""
@@ -137,12 +144,13 @@ class Topics:
         """Brings the view up to everything committed before the call. Raises RetryLater."""
         found = await self._store.range(PREFIX, prefix_end(PREFIX), after=self._revision)
         entries = found.entries
-        deleted = any(entry.key == _DELETION_MARK for entry in entries)
+        deleted = any(entry.key == DELETION_MARK for entry in entries)  # it is in the whole range then, too
         if deleted and self._revision != START:
             found = await self._store.range(PREFIX, prefix_end(PREFIX))
         if found.revision <= self._revision:
             return  # another refresh has folded more
-        records = [_record(entry) for entry in found.entries if entry.key != _DELETION_MARK]
+        records = [_record(entry) for entry in found.entries if entry.key != DELETION_MARK]
+        self._deletions = next((entry.version for entry in found.entries if entry.key == DELETION_MARK), self._deletions)
         if deleted:
             self._by_name.clear()
             self._by_id.clear()
@@ -207,7 +215,7 @@ class Topics:
             return [
                 Write(key=key, value=None),
                 Write(key=DELETED_PREFIX + record.topic_id.hex(), value=note.encode()),
-                Write(key=_DELETION_MARK, value=encode({"name": name})),
+                Write(key=DELETION_MARK, value=encode({"name": name})),
             ]
 
         await settle(self._store, (key,), decide)
