@@ -49,6 +49,8 @@ class Book:
         self.sent: dict[bytes, Sent] = {}
         self.at: dict[Place, dict[int, bytes]] = {}
         """Every offset whose value anybody knows."""
+        self.times: dict[Place, dict[int, int]] = {}
+        """Timestamps by offset, of records that were read."""
         self.acked_end: dict[Place, int] = {}
         self.seen_end: dict[Place, int] = {}
         self.told_start: dict[Place, int] = {}
@@ -81,10 +83,13 @@ class Book:
                 self.know(place, base + at, value, f"ack to {who}")
         self.acked_records += len(values)
         if base >= 0:
-            self.acked_end[place] = max(self.acked_end.get(place, 0), base + len(values))
+            self.times: dict[Place, dict[int, int]] = {}
+        """Timestamps by offset, of records that were read."""
+        self.acked_end[place] = max(self.acked_end.get(place, 0), base + len(values))
 
-    def see(self, place: Place, offset: int, value: bytes, who: str) -> None:
+    def see(self, place: Place, offset: int, value: bytes, at_ms: int, who: str) -> None:
         """A consumer read a record."""
+        self.times.setdefault(place, {})[offset] = at_ms
         if value not in self.sent:
             self.fail(f"{who}: {place} offset {offset} holds {value!r}, which nobody sent")
         self.know(place, offset, value, who)

@@ -30,6 +30,15 @@ class Cluster(Protocol):
 
     def now_ms(self) -> int: ...
 
+    def shrinks(self) -> bool:
+        """True when log starts may rise at any moment."""
+        ...
+
+
+def wire_name(topic: str) -> str:
+    """``name#2`` is the second life of topic ``name``."""
+    return topic.partition("#")[0]
+
 
 class Link:
     """A client's current connection; a new one when it broke or when the client feels like it."""
@@ -203,7 +212,7 @@ class Producer:
         topic, partition = lane.place
         for value in batch.values:
             self._cluster.book.sent[value].attempts += 1
-        body = kafka.produce_request(topic, partition, self._payload(batch), acks=self.style.acks)
+        body = kafka.produce_request(wire_name(topic), partition, self._payload(batch), acks=self.style.acks)
         future = connection.send(kafka.PRODUCE, 7, body, answered=self.style.acks != 0)
         if self.style.acks == 0 and not future.done():
             future.set_exception(Broken("not answered"))
@@ -246,13 +255,14 @@ class Consumer:
         while True:
             try:
                 request = kafka.fetch_request(
-                    self._topic,
+                    wire_name(self._topic),
                     self.offsets,
                     wait_ms=500,
                     bytes_max=1 << 20,
                     partition_bytes_max=chance.choice((1, 200, 1 << 20)),
                 )
-                answer = await (await link.get()).ask(kafka.FETCH, 5, request, timeout_s=TIMEOUT_S)
+                connection = await link.get()
+                answer = await connection.ask(kafka.FETCH, 5, request, timeout_s=TIMEOUT_S)
             except Broken:
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -266,7 +276,7 @@ class Consumer:
         place = (self._topic, found.partition)
         asked = self.offsets[found.partition]
         if found.error == kafka.OUT_OF_RANGE:
-            if found.log_start <= asked <= found.end or asked <= max(book.acked_end.get(place, 0), book.seen_end.get(place, 0)) > found.end:
+            if found.log_start <= asked:  # what follows a record that was read is always a valid offset
                 book.fail(f"{self.name}: {place} offset {asked} called out of range, log is [{found.log_start}, {found.end}]")
             book.out_of_range.append((place, asked, found.log_start, self.name))
             self.offsets[found.partition] = max(asked, found.log_start)
@@ -280,7 +290,7 @@ class Consumer:
                 continue
             if seen.offset != expected:
                 book.fail(f"{self.name}: {place} skips from {expected} to {seen.offset}")
-            book.see(place, seen.offset, seen.value, self.name)
+            book.see(place, seen.offset, seen.value, seen.at_ms, self.name)
             expected = seen.offset + 1
         if expected > asked:
             self.offsets[found.partition] = expected
@@ -302,7 +312,10 @@ class Looker:
             starts = {place: book.told_start.get(place, 0) for place in self._places()}
             time = chance.choice((-1, -1, -2))
             try:
-                request = kafka.list_offsets_request(self._topic, self._partitions, time)
+                if chance.random() < 0.3:
+                    await self._by_time(link)
+                    continue
+                request = kafka.list_offsets_request(wire_name(self._topic), self._partitions, time)
                 answer = await (await link.get()).ask(kafka.LIST_OFFSETS, 1, request, timeout_s=TIMEOUT_S)
             except Broken:
                 continue
@@ -314,6 +327,26 @@ class Looker:
                     book.fail(f"ListOffsets latest of {place} is {offset}, but {before[place]} was known before the question")
                 if time == -2 and offset < starts[place]:
                     book.fail(f"ListOffsets earliest of {place} is {offset}, but the start was {starts[place]} before")
+
+    async def _by_time(self, link: Link) -> None:
+        """The first record at or after a time, as far as the records that were read before the question tell."""
+        book, chance = self._cluster.book, self._cluster.chance
+        place = (self._topic, chance.choice(self._partitions))
+        known = dict(book.times.get(place, {}))
+        if not known:
+            return
+        wanted = chance.choice(sorted(known.values())) + chance.choice((-1, 0, 1))
+        first = min((offset for offset, at_ms in known.items() if at_ms >= wanted), default=None)
+        answer = await (await link.get()).ask(
+            kafka.LIST_OFFSETS, 1, kafka.list_offsets_request(wire_name(self._topic), [place[1]], wanted), timeout_s=TIMEOUT_S
+        )
+        error, offset = kafka.read_list_offsets(answer)[place[1]]
+        if error or first is None or first < book.told_start.get(place, 0):
+            return
+        if (offset < 0 or offset > first) and not self._cluster.shrinks():
+            book.fail(f"ListOffsets of {place} at {wanted} is {offset}, but offset {first} is of {known[first]}")
+        if known.get(offset, wanted) < wanted:
+            book.fail(f"ListOffsets of {place} at {wanted} is {offset}, which is of {known[offset]}")
 
     def _places(self) -> list[Place]:
         return [(self._topic, partition) for partition in self._partitions]

@@ -69,6 +69,7 @@ class Seen:
     value: bytes
     pid: int
     sequence: int
+    at_ms: int = 0
 
 
 def records(data: bytes) -> list[Seen]:
@@ -79,7 +80,7 @@ def records(data: bytes) -> list[Seen]:
         size = struct.unpack_from(">i", data, at + 8)[0] + 12
         if at + size > len(data):
             break
-        base, _, _, magic, crc, flags, last, _, _, pid, _, sequence, count = _HEAD.unpack_from(data, at)
+        base, _, _, magic, crc, flags, last, base_ms, _, pid, _, sequence, count = _HEAD.unpack_from(data, at)
         frame = bytes(data[at : at + size])
         assert magic == 2, f"magic {magic}"
         assert crc32c(frame[21:]) == crc, f"checksum of the batch at offset {base}"
@@ -90,12 +91,13 @@ def records(data: bytes) -> list[Seen]:
         for number in range(count):
             length, place = _read_varint(payload, place)
             end = place + length
-            _, place = _read_varint(payload, place + 1)
+            later_ms, place = _read_varint(payload, place + 1)
             delta, place = _read_varint(payload, place)
             size_key, place = _read_varint(payload, place)
             place += max(size_key, 0)
             size_value, place = _read_varint(payload, place)
-            found.append(Seen(base + delta, payload[place : place + size_value], pid, sequence + number if sequence >= 0 else -1))
+            value = payload[place : place + size_value]
+            found.append(Seen(base + delta, value, pid, sequence + number if sequence >= 0 else -1, base_ms + later_ms))
             place = end
         assert last + 1 == count == number + 1, f"counts of the batch at offset {base}"
         at += size

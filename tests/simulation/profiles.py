@@ -65,6 +65,9 @@ class Profile:
     """Somebody raises log starts by hand; in worlds without landing only, since that may pass what was not landed."""
     late_topic: bool = False
     """A topic is made while everything runs, and produced to at once."""
+    reborn_topic: bool = False
+    """A topic is deleted with its records and made anew under the same name."""
+    reborn_pause_s: tuple[float, float] = (2.0, 6.0)
     flush_interval_ms: int = 0
     inflight: int = 2
     shards: int = 4
@@ -76,6 +79,8 @@ class Profile:
     """What the decoder takes for a good value changes with every start of landing."""
     latency_ms: float = 2.0
     faults: Faults = field(default_factory=Faults)
+    tight: bool = False
+    """Limits are turned down (``tight``), caches, slices and segments are tiny."""
     check_bound: bool = False
     """Wait at the end until nothing is left that should be gone."""
     settle_s: float = 150.0
@@ -151,6 +156,7 @@ def drawn(seed: int) -> Profile:
         group=chance.random() < 0.2,
         retention_ms=retention_ms,
         delete_records=not landing and chance.random() < 0.1,
+        reborn_topic=chance.random() < 0.2,
         late_topic=chance.random() < 0.2,
         flush_interval_ms=chance.choice((0, 0, 40)),
         inflight=chance.choice((1, 2, 4)),
@@ -159,6 +165,7 @@ def drawn(seed: int) -> Profile:
         grace_ms=chance.choice((2_000, 5_000)),
         latency_ms=chance.choice((0.5, 5.0)),
         faults=faults,
+        tight=chance.random() < 0.35,
         check_bound=chance.random() < 0.3,
     )
 

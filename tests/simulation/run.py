@@ -16,15 +16,18 @@ from tests.simulation.clients import until
 from tests.simulation.fickle import fickle_decoders
 from tests.simulation.judges import (
     judge_log,
+    judge_reborn,
     judge_segments,
     judge_tables,
     landed_hint,
     leftovers,
     missing_rows,
     read_back,
+    reborn_landed,
 )
 from tests.simulation.loop import run_virtual
 from tests.simulation.profiles import Profile, drawn
+from tests.simulation.tight import tight_limits
 from tests.simulation.world import World
 
 BOUND_S = 40.0
@@ -82,7 +85,12 @@ def run_seed(seed: int, profile: Profile | None = None) -> Outcome:
     async def main() -> Outcome:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         world = World(seed, chosen)
-        with _listening(world), fickle_decoders() if chosen.fickle else contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_listening(world))
+            if chosen.fickle:
+                stack.enter_context(fickle_decoders())
+            if chosen.tight:
+                stack.enter_context(tight_limits())
             await _live(world)
             virtual = world.loop.time()
             await world.end()
@@ -146,7 +154,8 @@ async def _settle(world: World) -> None:
 async def _settle_tables(world: World, logs: dict[tuple[str, int], tuple[int, int]]) -> None:
     deadline = world.loop.time() + world.profile.settle_s
     while True:
-        if await until(lambda: landed_hint(world, logs), seconds=max(0.0, deadline - world.loop.time())) and not missing_rows(world, logs):
+        hinted = await until(lambda: landed_hint(world, logs), seconds=max(0.0, deadline - world.loop.time()))
+        if hinted and not missing_rows(world, logs) and reborn_landed(world):
             break
         if world.loop.time() >= deadline:
             statuses = world.hosts["landing"].landing.statuses() if world.hosts["landing"].landing else ()
@@ -155,6 +164,7 @@ async def _settle_tables(world: World, logs: dict[tuple[str, int], tuple[int, in
             break
         await asyncio.sleep(1.0)
     judge_tables(world, logs)
+    judge_reborn(world)
 
 
 def _all_read(world: World, logs: dict[tuple[str, int], tuple[int, int]]) -> bool:
