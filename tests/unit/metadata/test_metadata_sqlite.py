@@ -336,11 +336,18 @@ def test_a_watcher_can_always_be_cancelled(tmp_path: pathlib.Path) -> None:
 def test_reads_go_on_when_an_ended_lease_cannot_be_removed(tmp_path: pathlib.Path, trouble: str) -> None:
     """A full disk once stopped every read: the first one after a lease had ended wanted to write."""
 
+    class Ahead(SystemClock):
+        ms = 0
+
+        def now_ms(self) -> int:
+            return super().now_ms() + self.ms
+
     async def main() -> None:
-        store = SqliteMetadata(tmp_path / "m.db", CLOCK)
-        lease = await store.grant_lease(30)
+        clock = Ahead()
+        store = SqliteMetadata(tmp_path / "m.db", clock)
+        lease = await store.grant_lease(600_000)
         await store.commit([], [Write(key="claim", value=b"mine", lease=lease), Write(key="data", value=b"1")])
-        await asyncio.sleep(0.05)
+        clock.ms = 600_001
         store._connection.execute("PRAGMA busy_timeout = 20")
         other = sqlite3.connect(tmp_path / "m.db", isolation_level=None)
         (store._connection if trouble.startswith("PRAGMA") else other).execute(trouble)
