@@ -13,6 +13,7 @@ import pytest
 
 from frazil.kit.clock import SystemClock
 from frazil.kit.errors import Bug, Corrupt, OutcomeUnknown, Refused, RetryLater
+from frazil.kit.names import TimestampMs
 from frazil.metadata import open_metadata, read_one
 from frazil.metadata.port import Check, Committed, Revision, Write
 from frazil.metadata.sqlite_file import meaning
@@ -339,8 +340,8 @@ def test_reads_go_on_when_an_ended_lease_cannot_be_removed(tmp_path: pathlib.Pat
     class Ahead(SystemClock):
         ms = 0
 
-        def now_ms(self) -> int:
-            return super().now_ms() + self.ms
+        def now_ms(self) -> TimestampMs:
+            return TimestampMs(super().now_ms() + self.ms)
 
     async def main() -> None:
         clock = Ahead()
