@@ -27,6 +27,7 @@ from frazil.wire.frame import SIZE_BYTES, frame_size
 from frazil.wire.layout import Blob
 
 SCRATCH_BYTES = 64 * 1024
+"""The scratch buffer of a busy connection; it begins with a sixteenth, since most connections are idle or say little."""
 _OWN_BUFFER_BYTES = 16 * 1024
 """Frames from this size on that are not complete yet get a buffer of their own."""
 _SMALL_FRAME_BYTES_MAX = 8 * 1024 * 1024
@@ -88,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._house = house
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
-        self._scratch = bytearray(SCRATCH_BYTES)
+        self._scratch = bytearray(SCRATCH_BYTES // 16)
         self._view = memoryview(self._scratch)
         self._start = 0
         self._end = 0
@@ -194,13 +195,21 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._start == self._end:
             self._start = self._end = 0
-        elif self._end == SCRATCH_BYTES:
-            rest = self._end - self._start
-            self._scratch[:rest] = self._scratch[self._start : self._end]
-            self._start, self._end = 0, rest
+        elif self._end == len(self._scratch):
+            self._make_room()
         if self._start != self._end and self._frame_since_ms is None:
             self._frame_since_ms = self._now_ms()
         self._throttle()
+
+    def _make_room(self) -> None:
+        """The scratch buffer is full up to its end: what is not cut yet moves to the front, the first time of a larger one."""
+        rest = self._scratch[self._start : self._end]
+        if len(self._scratch) < SCRATCH_BYTES:
+            # A new one: the transport may still hold a view of the old.
+            self._scratch = bytearray(SCRATCH_BYTES)
+            self._view = memoryview(self._scratch)
+        self._scratch[: len(rest)] = rest
+        self._start, self._end = 0, len(rest)
 
     def _cut_one(self) -> bool:
         """True when a frame was taken and there may be another."""
