@@ -21,6 +21,7 @@ from frazil.broker.complaints import Complaints
 from frazil.broker.counters import BrokerCounters
 from frazil.broker.incoming import Incoming, first_capacity
 from frazil.broker.settings import BrokerSettings
+from frazil.broker.turns import Turns
 from frazil.kit.errors import Bug, Corrupt
 from frazil.kit.faultpoints import FaultPoints
 from frazil.wire.frame import SIZE_BYTES, frame_size
@@ -110,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_since_ms: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.client_host = ""
-        self.produce_gate = asyncio.Lock()
+        self.produce_gate = Turns()
         """Held while a Produce request finds its topics, so that requests of one connection reach the log in order (R03)."""
 
     # ── asyncio's side ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,12 +6,12 @@ and docs/protocol-support.md.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from frazil.broker.services import Services
+from frazil.broker.turns import Turns
 from frazil.wire.codec import encode_parts, layouts_of
 from frazil.wire.frame import RequestHeader
 from frazil.wire.layout import Blob, Message
@@ -24,7 +24,7 @@ class Session(Protocol):
     """What a handler may know of the connection its request came by."""
 
     client_host: str
-    produce_gate: asyncio.Lock
+    produce_gate: Turns
 
     def close(self, why: str) -> None:
         """Closes the connection; ``why`` goes to the log."""

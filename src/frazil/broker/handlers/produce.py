@@ -81,7 +81,7 @@ async def produce(call: Call[ProduceCall]) -> Sequence[ProducedTopic] | None:
     gate = call.session.produce_gate
     trouble: RetryLater | None = None
     topics = [view.known(topic.name) for topic in request.topics]
-    if None in topics or gate.locked():
+    if None in topics or gate.busy:
         async with gate:
             trouble = await _look_up(call.services, request)
         topics = [view.known(topic.name) for topic in request.topics]
