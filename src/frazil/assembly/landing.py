@@ -16,7 +16,7 @@ from frazil.landing import AutoLanding, Landing, LandingDeps, LandingSettings
 from frazil.log.cache import BlockCache
 from frazil.log.index import LogIndex
 from frazil.log.read import LogReader, ReadLimits
-from frazil.metadata.heartbeats import beat
+from frazil.metadata.heartbeats import beat, fall_silent
 from frazil.metadata.topics import Topics
 
 _LOG = logging.getLogger("frazil.land")
@@ -40,6 +40,7 @@ async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
         await first_of(waiting, tasks)
         landing.stop()
         await finish(tasks, keep_name="landing")
+        await fall_silent(stores.metadata, "landing")
 
 
 async def _beat(stores: Stores) -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from frazil.admin.port import NewTable, SnapshotRow, SqlAnswer, TableAdmin, TableDetail, TableRow
-from frazil.assembly.settings import FrazilSettings
+from frazil.assembly.settings import FrazilSettings, LandingSettings
 from frazil.assembly.stores import Stores, open_stores
 from frazil.catalogs.progress import read_progress
 from frazil.catalogs.schema import arrow_schema
@@ -38,15 +38,15 @@ _SILENT_MS = 10_000
 async def open_tables(settings: FrazilSettings) -> AsyncIterator[TableAdmin]:
     """Verbs over the stores of ``settings``. Raises Refused when there is no data directory."""
     async with open_stores(settings, create=False) as stores:
-        yield TableVerbs(stores, namespace=settings.landing.namespace)
+        yield TableVerbs(stores, settings.landing)
 
 
 class TableVerbs:
     """``admin.port.TableAdmin`` over open stores."""
 
-    def __init__(self, stores: Stores, *, namespace: str) -> None:
+    def __init__(self, stores: Stores, landing: LandingSettings) -> None:
         self._stores = stores
-        self._namespace = namespace
+        self._landing = landing
 
     async def status(self) -> tuple[TableRow, ...]:
         """Specs, statuses and the sign of life of landing, joined: a dead process must not look well by its last words."""
@@ -55,7 +55,7 @@ class TableVerbs:
         statuses = {status.table: status for status in await list_statuses(store)}
         topics = Topics(store, self._stores.clock, self._stores.chance)
         await topics.refresh()
-        automatic = {auto_table(self._namespace, topic.name): (topic.name,) for topic in topics.all()}
+        automatic = {auto_table(self._landing.namespace, topic.name): (topic.name,) for topic in topics.all()}
         at_ms = await last_beat_ms(store, "landing")
         silent_ms = None if at_ms is None else self._stores.clock.now_ms() - at_ms
         return tuple(
@@ -85,14 +85,14 @@ class TableVerbs:
     async def create(self, wish: NewTable) -> None:
         """Records a landing. Raises Refused when it cannot work or when another spec writes the table already."""
         parse_columns(wish.columns)
-        defaults = LandingSpec(table=wish.table, topics=wish.topics)
         spec = LandingSpec(
             table=wish.table,
             topics=wish.topics,
             value=wish.value,
             columns=wish.columns,
             metadata_columns=wish.metadata_columns,
-            commit_interval_ms=wish.commit_interval_ms or max(defaults.commit_interval_ms, 1_000),
+            commit_interval_ms=wish.commit_interval_ms or self._landing.commit_interval_ms,
+            commit_bytes=self._landing.commit_bytes,
             options=wish.options,
         )
         spec.check()
@@ -112,7 +112,16 @@ class TableVerbs:
         await put_landing(self._stores.metadata, changed)
 
     async def drop(self, table: str, *, purge: bool) -> None:
-        """Ends the landing; with ``purge`` the catalog forgets the table."""
+        """Ends the landing; with ``purge`` the catalog forgets the table.
+
+        Raises Refused when automatic landing would take the table up again at once.
+        """
+        spec = await get_landing(self._stores.metadata, table)
+        if self._landing.auto and spec is not None and any(auto_table(self._landing.namespace, topic) == table for topic in spec.topics):
+            raise Refused(
+                f"{table} is the table in which its topic lands by itself, so it would go on at once; "
+                f"pause it (`frazil table alter {table} --option paused=true`) or set landing.auto to false"
+            )
         await delete_landing(self._stores.metadata, table)
         if purge:
             await self._stores.catalog.drop(table)

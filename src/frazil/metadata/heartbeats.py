@@ -24,6 +24,12 @@ async def beat(store: MetadataStore, process: str, *, now_ms: int) -> None:
     await settle(store, (key,), decide)
 
 
+async def fall_silent(store: MetadataStore, process: str) -> None:
+    """A clean end: the process takes its sign of life back. Raises RetryLater."""
+    key = PREFIX + process
+    await settle(store, (key,), lambda entries: [Write(key=key, value=None)] if entries[key].version else [])
+
+
 async def last_beat_ms(store: MetadataStore, process: str) -> int | None:
     """When ``process`` last said so; None when it never did. Raises RetryLater."""
     entry = await read_one(store, PREFIX + process)

@@ -12,7 +12,7 @@ import pytest
 
 from frazil.admin.port import NewTable, TableRow
 from frazil.assembly.doctor import _sentence
-from frazil.assembly.settings import FrazilSettings
+from frazil.assembly.settings import FrazilSettings, LandingSettings
 from frazil.assembly.stores import Stores, open_stores
 from frazil.assembly.tables import TableVerbs
 from frazil.catalogs.port import Catalog, LoadedTable
@@ -55,7 +55,7 @@ def test_status_counts_the_dead_letters_that_are_there_now(tmp_path: pathlib.Pat
         await put_landing(stores.metadata, LandingSpec(table="a.b", topics=("t",)))
         await put_landing(stores.metadata, LandingSpec(table="a.c", topics=("u",)))
         for away, counts in ((False, [9, 0]), (True, [None, None])):
-            verbs = TableVerbs(replace(stores, catalog=cast(Catalog, Catalogue(away=away))), namespace="lake")
+            verbs = TableVerbs(replace(stores, catalog=cast(Catalog, Catalogue(away=away))), LandingSettings())
             assert [row.dead_letters for row in await verbs.status()] == counts
 
     on_stores(tmp_path, work)
@@ -63,21 +63,20 @@ def test_status_counts_the_dead_letters_that_are_there_now(tmp_path: pathlib.Pat
 
 def test_a_landing_is_made_with_options_and_altered(tmp_path: pathlib.Path) -> None:
     async def work(stores: Stores) -> None:
-        verbs = TableVerbs(stores, namespace="lake")
+        verbs = TableVerbs(stores, LandingSettings())
         await verbs.create(wish(recreated="fill"))
         await verbs.alter("a.b", {"paused": "true"}, commit_interval_ms=2_000)
-        spec = await get_landing(stores.metadata, "a.b")
-        assert spec == LandingSpec(table="a.b", topics=("t",), commit_interval_ms=2_000, options={"recreated": "fill", "paused": "true"})
+        made = LandingSpec(table="a.b", topics=("t",), commit_interval_ms=2_000, commit_bytes=LandingSettings().commit_bytes)
+        assert await get_landing(stores.metadata, "a.b") == replace(made, options={"recreated": "fill", "paused": "true"})
         await verbs.alter("a.b", {"paused": None, "recreated": None}, commit_interval_ms=None)
-        spec = await get_landing(stores.metadata, "a.b")
-        assert spec == LandingSpec(table="a.b", topics=("t",), commit_interval_ms=2_000)
+        assert await get_landing(stores.metadata, "a.b") == made
 
     on_stores(tmp_path, work)
 
 
 def test_an_unknown_option_is_refused_and_changes_nothing(tmp_path: pathlib.Path) -> None:
     async def work(stores: Stores) -> None:
-        verbs = TableVerbs(stores, namespace="lake")
+        verbs = TableVerbs(stores, LandingSettings())
         with pytest.raises(Refused, match="unknown option 'pausd'; known: catalog, paused, recreated"):
             await verbs.create(wish(pausd="true"))
         assert await get_landing(stores.metadata, "a.b") is None
@@ -104,3 +103,25 @@ def test_an_unknown_option_is_refused_and_changes_nothing(tmp_path: pathlib.Path
 def test_the_doctor_says_it_in_a_sentence(stage: str, reason: str, letters: int | None, text: str) -> None:
     row = TableRow(table="a.b", topics="t", state="idle", freshness_ms=0, lag_records=3, stage=stage, reason=reason, dead_letters=letters)
     assert _sentence(row) == text
+
+
+def test_a_new_landing_takes_the_interval_of_the_settings(tmp_path: pathlib.Path) -> None:
+    async def work(stores: Stores) -> None:
+        await TableVerbs(stores, LandingSettings(commit_interval_ms=7_000)).create(wish())
+        spec = await get_landing(stores.metadata, "a.b")
+        assert spec is not None
+        assert spec.commit_interval_ms == 7_000
+
+    on_stores(tmp_path, work)
+
+
+def test_dropping_what_lands_by_itself_is_refused_unless_automatic_landing_is_off(tmp_path: pathlib.Path) -> None:
+    async def work(stores: Stores) -> None:
+        verbs = TableVerbs(stores, LandingSettings(namespace="a"))
+        await put_landing(stores.metadata, LandingSpec(table="a.t", topics=("t",)))
+        with pytest.raises(Refused, match="lands by itself"):
+            await verbs.drop("a.t", purge=False)
+        await TableVerbs(stores, LandingSettings(auto=False, namespace="a")).drop("a.t", purge=False)
+        assert await get_landing(stores.metadata, "a.t") is None
+
+    on_stores(tmp_path, work)
