@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import resource
 import signal
 import socket
 import subprocess
@@ -38,6 +39,8 @@ class Processes:
     directory: pathlib.Path
     settings: Sequence[str] = ()
     port: int = field(default_factory=free_port)
+    files_max: int = 0
+    """Hard limit of open files; 0: this process's own."""
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __enter__(self) -> Processes:
@@ -60,9 +63,13 @@ class Processes:
                 env=clean_environment(),
                 stdout=log,
                 stderr=log,
+                preexec_fn=self._limit if self.files_max else None,
             )
         if role != "land":
             self._await_port(role)
+
+    def _limit(self) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self.files_max, self.files_max))
 
     def _await_port(self, role: str) -> None:
         end = time.monotonic() + 30

@@ -180,7 +180,7 @@ def run(count: int, seed: int, directory: pathlib.Path, *, land: bool = False) -
             good.kill()
             good.stdout.close()
         outcome = Outcome("afterwards")
-        run_flow(librdkafka.IDEMPOTENT, Plan(processes.bootstrap, "afterwards", "afterwards", records=2000), outcome)
+        run_flow(librdkafka.IDEMPOTENT, Plan(processes.bootstrap, "afterwards", "afterwards", records=5000), outcome)
         if land:
             check_landing(processes, report["sent"])
         time.sleep(1)

@@ -235,9 +235,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin_large(self, size: int) -> None:
         """Moves what has come of a large frame into a buffer of its own."""
+        have = self._end - self._start - SIZE_BYTES
         if self._arrival is None:
             self._arrival = Arrival()
-            if not self._house.budget.grow(self._arrival, first_capacity(size), self._room_came):
+            if not self._house.budget.grow(self._arrival, first_capacity(size, have), self._room_came):
                 self._budget_wait = True
                 return
         self._large = Incoming(size, self._view[self._start + SIZE_BYTES : self._end])

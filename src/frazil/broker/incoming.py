@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_FIRST_BYTES = 256 * 1024
+_FIRST_BYTES = 32 * 1024
 _GROWTH = 4
 """Each buffer is this many times the one before: copying stays below a third of the frame."""
 
@@ -14,7 +14,7 @@ class Incoming:
 
     def __init__(self, size: int, head: memoryview) -> None:
         self.size = size
-        self._buffer = bytearray(first_capacity(size))
+        self._buffer = bytearray(first_capacity(size, len(head)))
         self.filled = len(head)
         self._buffer[: self.filled] = head
 
@@ -44,6 +44,6 @@ class Incoming:
         return memoryview(self._buffer)
 
 
-def first_capacity(size: int) -> int:
-    """Bytes that are reserved when a frame of ``size`` bytes begins."""
-    return min(size, _FIRST_BYTES)
+def first_capacity(size: int, have: int) -> int:
+    """Bytes that are reserved when a frame of ``size`` bytes begins, of which ``have`` are there."""
+    return min(size, max(_FIRST_BYTES, _GROWTH * have))

@@ -92,13 +92,14 @@ class Broker:
 
         Waits for a metadata store that does not answer yet (F83); the port is bound meanwhile and refuses connections.
         """
-        self._listener = await listen(self.settings, self.connection)
+        self._listener = await listen(self.settings, self.connection, self._house.complaints)
         try:
             await self.join_cluster(self._listener.port)
+            self._listener.open_doors()
         except BaseException:
             self._listener.close()
             raise
-        await self._listener.open_doors()
+        self._tasks += self._listener.tasks
         log.info("broker %d listens on %s:%d", self.settings.node_id, self.settings.host, self.port)
 
     async def join_cluster(self, port: int) -> None:
@@ -158,8 +159,6 @@ class Broker:
         except RetryLater as error:
             log.warning("announcement not withdrawn: %s", error)
         await self._end_connections()
-        if self._listener is not None:
-            await self._listener.wait_closed()
 
     async def _end_connections(self) -> None:
         """Closes after what has been written; peers that do not take it are cut off."""

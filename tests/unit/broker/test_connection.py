@@ -191,7 +191,7 @@ def test_a_peer_that_leaves_in_the_middle_of_a_frame_gives_its_bytes_back() -> N
         echo = Echo()
         transport = echo.connect()
         transport.feed(framed(b"\0\0" + bytes(900_000))[:100_000])
-        assert echo.house.budget.used == 262_144, "what has come, rounded up to a buffer; not what the frame claims"
+        assert echo.house.budget.used == 131_072, "what has come, rounded up to a buffer; not what the frame claims"
         transport.close()
         await asyncio.sleep(0.1)
         assert echo.house.budget.used == 0
