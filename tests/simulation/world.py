@@ -13,12 +13,14 @@ from typing import Any
 
 from tests.simulation.book import Book
 from tests.simulation.clients import Committer, Consumer, Deleter, Looker, Producer, ProducerStyle
+from tests.simulation.groups import Group, Member
 from tests.simulation.kafka import Broken, Connection
 from tests.simulation.network import Wire, connect
 from tests.simulation.processes import CatalogDoor, Killed, MetadataDoor, ObjectsDoor, PointersDoor, Process, ProcessClock, Server
 from tests.simulation.profiles import Profile
 
 from frazil.broker import Broker, BrokerDeps, BrokerSettings
+from frazil.broker.groups.values import GroupLimits
 from frazil.catalogs.care import Care, CareSettings
 from frazil.catalogs.faulty import FaultPlan, FaultyCatalog
 from frazil.catalogs.history import Keep
@@ -331,7 +333,9 @@ class World:
             reader=LogReader(objects, index, cache, offload=offload),
             delete_records=caretaker.retainer.delete_records,
         )
-        settings = BrokerSettings(node_id=number, host=host.name, shards=profile.shards, lease_ttl_ms=3_000)
+        settings = BrokerSettings(
+            node_id=number, host=host.name, shards=profile.shards, lease_ttl_ms=3_000, groups=GroupLimits(session_timeout_min_ms=500)
+        )
         broker = Broker(settings, deps)
         await broker.join_cluster(9092)
         host.broker = broker
@@ -510,6 +514,9 @@ class World:
         self._beside(f"looker {topic}", Looker(self, topic, partitions).run())
         if profile.group:
             self._beside(f"group {topic}", Committer(f"{topic}-group", self, topic).run())
+            group = Group(f"{topic}-team", topic, partitions)
+            for number in range(3):
+                self._beside(f"member {topic} {number}", Member(f"{topic}-team-{number}", self, group).run())
 
         if profile.delete_records:
             self._beside(f"deleter {topic}", Deleter(self, topic, partitions).run())
