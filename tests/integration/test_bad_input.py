@@ -204,7 +204,7 @@ def test_second_of_a_kind(tmp_path: pathlib.Path):
             taken = str(first.port)
             for where, broker_id in (("e", 0), ("data", 1)):
                 arguments = ["-d", str(tmp_path / where), "-s", f"broker.id={broker_id}", "broker", "--port", taken]
-                assert f"cannot listen on 127.0.0.1:{taken}: address already in use" in refusal(*arguments)
+                assert f"cannot listen on 127.0.0.1:{taken}: Address already in use" in refusal(*arguments)
             assert "broker id 0 is in use at 127.0.0.1" in refusal("-d", str(tmp_path / "data"), "broker", "--port", str(free_port()))
             done = frazil("-d", str(tmp_path / "f"), "-s", f"broker.port={taken}", "dev", timeout_s=60)
             assert done.returncode == 1
