@@ -44,6 +44,11 @@ def python_admin(served: Processes) -> Iterator[kafka.admin.KafkaAdminClient]:
     made.close()
 
 
+def now_ms() -> int:
+    """Records must be young, or retention takes them away."""
+    return int(time.time() * 1000)
+
+
 def one(futures: dict, /):  # type: ignore[no-untyped-def,type-arg]
     (future,) = futures.values()
     return future.result(20)
@@ -96,11 +101,11 @@ def test_topic_is_created_described_and_deleted(admin: AdminClient):
 
 def test_a_topic_created_again_is_empty(admin: AdminClient, served: Processes):
     one(admin.create_topics([NewTopic("again", 1, 1)]))
-    fill(served, "again", [(0, b"old%d" % n, 1) for n in range(50)])
+    fill(served, "again", [(0, b"old%d" % n, now_ms()) for n in range(50)])
     one(admin.delete_topics(["again"]))
     one(admin.create_topics([NewTopic("again", 1, 1)]))
     assert values_of(served, "again") == []
-    fill(served, "again", [(0, b"new", 1)])
+    fill(served, "again", [(0, b"new", now_ms())])
     assert values_of(served, "again") == [b"new"]
 
 
@@ -158,10 +163,10 @@ def test_broker_settings_can_be_described(admin: AdminClient):
 
 def test_partitions_are_added_and_never_taken_away(admin: AdminClient, served: Processes):
     one(admin.create_topics([NewTopic("grow", 1, 1)]))
-    fill(served, "grow", [(0, b"a", 1)])
+    fill(served, "grow", [(0, b"a", now_ms())])
     one(admin.create_partitions([NewPartitions("grow", 4)]))
     assert len(admin.list_topics("grow", timeout=10).topics["grow"].partitions) == 4
-    fill(served, "grow", [(3, b"d", 1)])
+    fill(served, "grow", [(3, b"d", now_ms())])
     assert values_of(served, "grow") == [b"a"]
     assert code_of(admin.create_partitions([NewPartitions("grow", 2)])) == KafkaError.INVALID_PARTITIONS
     assert code_of(admin.create_partitions([NewPartitions("unknown-topic", 2)])) == KafkaError.UNKNOWN_TOPIC_OR_PART
@@ -169,7 +174,7 @@ def test_partitions_are_added_and_never_taken_away(admin: AdminClient, served: P
 
 def test_offsets_by_time(admin: AdminClient, served: Processes):
     one(admin.create_topics([NewTopic("times", 1, 1)]))
-    start = int(time.time() * 1000) - HOUR_MS
+    start = now_ms() - HOUR_MS
     fill(served, "times", [(0, b"%d" % n, start + 1000 * n) for n in range(100)])
     place = TopicPartition("times", 0)
 
@@ -194,7 +199,7 @@ def test_offsets_by_time(admin: AdminClient, served: Processes):
 
 def test_offsets_by_time_inside_one_batch(admin: AdminClient, served: Processes):
     one(admin.create_topics([NewTopic("inner", 1, 1)]))
-    start = int(time.time() * 1000) - HOUR_MS
+    start = now_ms() - HOUR_MS
     settings = {"linger.ms": 200, "compression.type": "zstd", "log_level": 0}
     producer = confluent_kafka.Producer({"bootstrap.servers": served.bootstrap, **settings})
     for number in range(500):
@@ -207,7 +212,7 @@ def test_offsets_by_time_inside_one_batch(admin: AdminClient, served: Processes)
 
 def test_records_below_an_offset_are_deleted(admin: AdminClient, served: Processes, python_admin: kafka.admin.KafkaAdminClient):
     one(admin.create_topics([NewTopic("short", 1, 1)]))
-    fill(served, "short", [(0, b"%d" % n, 1_700_000_000_000) for n in range(30)])
+    fill(served, "short", [(0, b"%d" % n, now_ms()) for n in range(30)])
     assert one(admin.delete_records([TopicPartition("short", 0, 10)])).low_watermark == 10
     assert values_of(served, "short") == [b"%d" % n for n in range(10, 30)]
     assert values_of(served, "short", 3) == [b"%d" % n for n in range(10, 30)], "below the start: reset to the earliest"
@@ -216,7 +221,7 @@ def test_records_below_an_offset_are_deleted(admin: AdminClient, served: Process
     assert code_of(admin.delete_records([TopicPartition("short", 0, 31)])) == KafkaError.OFFSET_OUT_OF_RANGE
     assert one(admin.delete_records([TopicPartition("short", 0, confluent_kafka.OFFSET_END)])).low_watermark == 30
     assert values_of(served, "short") == []
-    fill(served, "short", [(0, b"next", 1)])
+    fill(served, "short", [(0, b"next", now_ms())])
     assert values_of(served, "short") == [b"next"]
 
 
@@ -231,7 +236,7 @@ def test_cluster_is_described(admin: AdminClient, python_admin: kafka.admin.Kafk
 
 def test_groups_are_listed_described_reset_and_deleted(admin: AdminClient, served: Processes):
     one(admin.create_topics([NewTopic("grouped", 2, 1)]))
-    fill(served, "grouped", [(n % 2, b"%d" % n, 1) for n in range(20)])
+    fill(served, "grouped", [(n % 2, b"%d" % n, now_ms()) for n in range(20)])
     settings = {"group.id": "g-life", "auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0}
     consumer = confluent_kafka.Consumer({"bootstrap.servers": served.bootstrap, **settings})
     consumer.subscribe(["grouped"])
@@ -286,7 +291,7 @@ def test_kafka_python_admin(python_admin: kafka.admin.KafkaAdminClient, served: 
     python_admin.reset_configs([resource])
     assert "retention.ms" not in python_admin.describe_configs([asked])["topic"]["snake"]
     python_admin.create_partitions({"snake": 3})
-    fill(served, "snake", [(n % 3, b"v", 1_700_000_000_000 + n) for n in range(9)])
+    fill(served, "snake", [(n % 3, b"v", now_ms()) for n in range(9)])
     spots = {kafka.TopicPartition("snake", p): kafka.admin.OffsetSpec.LATEST for p in range(3)}
     assert [place.offset for place in python_admin.list_partition_offsets(spots).values()] == [3, 3, 3]
     key = kafka.TopicPartition("snake", 0)
