@@ -6,7 +6,6 @@ import pathlib
 import re
 
 import pytest
-
 from tests.docs import generate
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

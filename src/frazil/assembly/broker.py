@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from frazil.assembly.log_lines import set_up_logging
 from frazil.assembly.marks import Marks, ends_of, keep_marking
 from frazil.assembly.openfiles import connections_allowed
-from frazil.assembly.openfiles import connections_allowed
 from frazil.assembly.running import cancel, finish, first_of
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stopping import stop_requested
@@ -119,7 +118,6 @@ def broker_settings(settings: FrazilSettings, stores: Stores) -> BrokerSettings:
         default_partitions=given.default_partitions,
         request_bytes_max=given.request_bytes_max,
         buffered_bytes_max=max(512 * 1024 * 1024, 2 * given.request_bytes_max),
-        connections_max=connections_allowed(),
         connections_max=connections_allowed(),
     )
 
