@@ -33,6 +33,8 @@ _OWN_BUFFER_BYTES = 16 * 1024
 """Frames from this size on that are not complete yet get a buffer of their own."""
 _SMALL_FRAME_BYTES_MAX = 8 * 1024 * 1024
 """Only Produce requests carry records; decoding any other kind may make many times its frame in objects."""
+_HELD_ANSWERS_BYTES_MAX = 16 * 1024 * 1024
+"""A connection with this much waiting behind an unanswered request asks nothing more until that is answered."""
 _PRODUCE_KEY = b"\0\0"
 
 
@@ -54,9 +56,9 @@ class Exchange:
 
     def finish(self, parts: Sequence[Blob]) -> int:
         """The answer; empty for a request that is not answered (acks=0). Returns its size; it counts from now on."""
-        self.parts = parts
+        self.parts = () if self._connection.gone else parts
         self.done = True
-        self.answer_bytes = sum(map(len, parts))
+        self.answer_bytes = sum(map(len, self.parts))
         self._connection.answer_ready(self.answer_bytes)
         return self.answer_bytes
 
@@ -106,7 +108,11 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes of the budget taken for a frame that has not become a request yet."""
         self._unsent = 0
         """Bytes of answers that the peer has not taken yet."""
+        self._held_answers = 0
+        """Bytes of answers that wait for one before them."""
         self._stopping = False
+        self.gone = False
+        """The peer has left: answers are of no use any more."""
         self._last_ms = 0.0
         self._frame_since_ms: float | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -140,10 +146,12 @@ class Connection(asyncio.BufferedProtocol):
         house.counters.connections_open = len(house.connections)
         if self._timer is not None:
             self._timer.cancel()
+        self.gone = True
         for exchange in self._exchanges:
             if exchange.task is not None:
                 exchange.task.cancel()
         self._release_unsent()
+        self._drop_done()
         admitted, self._admitted = self._admitted, 0
         arrival, self._arrival = self._arrival, None
         self._large = None
@@ -320,6 +328,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._budget_wait
             or self._stopping
             or len(self._exchanges) >= self._house.settings.connection_inflight_max
+            or self._held_answers >= _HELD_ANSWERS_BYTES_MAX
             or self._transport is None
             or self._transport.is_closing()
         )
@@ -341,7 +350,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def answer_ready(self, answer_bytes: int) -> None:
         """An exchange is done; what can leave in order leaves at the end of this turn of the loop, in one write."""
+        if self.gone:
+            self._drop_done()
+            return
         if answer_bytes:
+            self._held_answers += answer_bytes
             self._house.budget.take(answer_bytes)
         if not self._flush_scheduled and self._exchanges and self._exchanges[0].done:
             self._flush_scheduled = True
@@ -359,6 +372,7 @@ class Connection(asyncio.BufferedProtocol):
             answers += exchange.answer_bytes
             if exchange.fault_point:
                 points.append(exchange.fault_point)
+        self._held_answers -= answers
         transport = self._transport
         if parts and transport is not None and not transport.is_closing():
             self._unsent += answers
@@ -374,6 +388,16 @@ class Connection(asyncio.BufferedProtocol):
             self._release_unsent()
         if self._start != self._end or self._reading_paused:
             self._cut_frames()
+
+    def _drop_done(self) -> None:
+        """Nobody will read the answers that are there: they and their requests are let go, whatever is still being handled before them."""
+        done = [exchange for exchange in self._exchanges if exchange.done]
+        if not done:
+            return
+        self._exchanges = deque(exchange for exchange in self._exchanges if not exchange.done)
+        for exchange in done:
+            exchange.parts = ()
+        self._house.budget.release(sum(exchange.charge + exchange.answer_bytes for exchange in done))
 
     def _release_unsent(self) -> None:
         unsent, self._unsent = self._unsent, 0

@@ -423,3 +423,42 @@ def test_stop_finishes_what_is_under_way() -> None:
         assert waiting.transport.closed
 
     play(scene)
+
+
+def test_answers_of_a_peer_that_left_are_let_go_while_an_earlier_request_still_runs() -> None:
+    async def main() -> None:
+        echo = Echo()
+        transport = echo.connect()
+        transport.feed(b"".join(framed(b"\0\0%02d" % n) for n in range(10)))
+        for exchange in echo.exchanges[1:9]:
+            exchange.finish([bytes(MIB)])
+        assert echo.house.budget.used == 8 * MIB + 10 * 4
+        transport.close()
+        await asyncio.sleep(0.1)
+        assert echo.house.budget.used == 2 * 4, "the first and the last are still being handled"
+        echo.exchanges[9].finish([bytes(MIB)])
+        assert echo.house.budget.used == 4
+        assert all(not exchange.parts for exchange in echo.exchanges)
+        echo.exchanges[0].finish([b"late"])
+        assert echo.house.budget.used == 0
+        assert transport.written == b""
+
+    run_virtual(main())
+
+
+def test_a_connection_does_not_pile_up_answers_behind_an_unanswered_request() -> None:
+    async def main() -> None:
+        echo = Echo()
+        transport = echo.connect()
+        transport.feed(framed(b"\0\0") * 3)
+        for exchange in echo.exchanges[1:3]:
+            exchange.finish([bytes(9 * MIB)])
+        transport.feed(framed(b"\0\0") * 100)
+        assert len(echo.frames) == 3
+        assert transport.paused
+        echo.exchanges[0].finish([b"x"])
+        await asyncio.sleep(0.1)
+        assert len(echo.frames) == 103
+        assert len(transport.written) == 18 * MIB + 1
+
+    run_virtual(main())
