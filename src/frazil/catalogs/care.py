@@ -156,14 +156,16 @@ class Care:
         table = await self._committer.catalog.load(ident)
         if self._committer.locations.key_of(table.location) != prefix:
             return 0, 0  # re-created under our eyes
+        # Decided once: a list that ripens while manifests are read must not be judged by what was read without it in mind.
+        mature = [entry for entry in lists if self._mature(entry)]
         reachable = await self._reach.metadata_keys(table)
-        if data_due or any(self._holds_data(entry, prefix) for entry in lists if self._mature(entry)):
+        if data_due or any(self._holds_data(entry, prefix) for entry in mature):
             reachable |= await self._reach.data_keys(table)
         reachable |= self._committer.held(ident)
         condemned = await self._condemn(table, prefix, [*listed, *data], lists, reachable)
         if data_due:
             self._data_swept_ms[ident] = self._deps.clock.now_ms()
-        return condemned, await self._delete(lists, reachable)
+        return condemned, await self._delete(mature, reachable)
 
     async def _condemned(self, listed: Iterable[str]) -> list[Condemned]:
         found = [await read_list(self._deps.objects, key) for key in listed if PREFIX in key.rpartition("/")[2]]
@@ -199,14 +201,13 @@ class Care:
             return self._settings.metadata_grace_ms if version <= metadata_version(table.metadata_location) else None
         return self._settings.delete_grace_ms
 
-    async def _delete(self, lists: Sequence[Condemned], reachable: set[str]) -> int:
+    async def _delete(self, mature: Sequence[Condemned], reachable: set[str]) -> int:
         deleted = 0
-        for entry in lists:
-            if self._mature(entry):
-                keys = sorted(entry.keys - reachable)
-                await self._deps.objects.delete(keys)
-                await self._deps.objects.delete([entry.key])  # last: a crash between leaves the list to be worked off again
-                deleted += len(keys)
+        for entry in mature:
+            keys = sorted(entry.keys - reachable)
+            await self._deps.objects.delete(keys)
+            await self._deps.objects.delete([entry.key])  # last: a crash between leaves the list to be worked off again
+            deleted += len(keys)
         return deleted
 
     def _mature(self, entry: Condemned) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+from dataclasses import replace
 
 from pyiceberg.table import StaticTable
 from tests.simulation.loop import run_virtual
 from tests.unit.catalogs.rig import IDENT, Rig, assert_exactly_once, offsets, rig, source
 
-from frazil.catalogs import Landed
+from frazil.catalogs import Landed, LoadedTable
 from frazil.catalogs.care import Care, CareSettings
 from frazil.catalogs.commit import Committed
 from frazil.catalogs.condemned import PREFIX
@@ -180,6 +181,34 @@ def test_r17_what_became_reachable_after_it_was_condemned_stays(tmp_path: pathli
             await asyncio.sleep(6)
             await care.pass_once(IDENT)
         assert not any(PREFIX in key for key in await metadata_keys(it)), "the list was worked off"
+        assert_exactly_once(await it.table(), 10)
+
+    run_virtual(run())
+
+
+def test_r17_a_list_that_ripens_while_the_table_is_read_is_left_to_the_next_pass(tmp_path: pathlib.Path) -> None:
+    """Found by simulation: it was worked off although nobody had looked which data files the table reaches."""
+
+    async def run() -> None:
+        it = await rig(tmp_path)
+        care = Care(it.committer, LIGHT)
+        await it.land(5)
+        late = await it.file(5, 10)
+        await care.pass_once(IDENT)
+        await asyncio.sleep(6)
+        assert (await care.pass_once(IDENT)).condemned > 0
+        await it.committer.commit(Landed(base=await it.table(), files=[late], moves={source(): Move(5, 10)}))
+        other = Care(it.committer, replace(LIGHT, data_sweep_interval_ms=10**9))
+        read_metadata = other._reach.metadata_keys
+
+        async def slowly(table: LoadedTable) -> set[str]:
+            found = await read_metadata(table)
+            await asyncio.sleep(2)
+            return found
+
+        other._reach.metadata_keys = slowly  # type: ignore[method-assign]
+        await asyncio.sleep(9)
+        await other.pass_once(IDENT)
         assert_exactly_once(await it.table(), 10)
 
     run_virtual(run())
