@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import pathlib
 from dataclasses import replace
+from typing import Any
 
 from pyiceberg.table import StaticTable
 from tests.simulation.loop import run_virtual
 from tests.unit.catalogs.rig import IDENT, Rig, assert_exactly_once, offsets, rig, source
 
-from frazil.catalogs import Landed, LoadedTable
+from frazil.catalogs import Landed
 from frazil.catalogs.care import Care, CareSettings
 from frazil.catalogs.commit import Committed
 from frazil.catalogs.condemned import PREFIX
@@ -199,14 +200,13 @@ def test_r17_a_list_that_ripens_while_the_table_is_read_is_left_to_the_next_pass
         assert (await care.pass_once(IDENT)).condemned > 0
         await it.committer.commit(Landed(base=await it.table(), files=[late], moves={source(): Move(5, 10)}))
         other = Care(it.committer, replace(LIGHT, data_sweep_interval_ms=10**9))
-        read_metadata = other._reach.metadata_keys
+        condemn = other._condemn
 
-        async def slowly(table: LoadedTable) -> set[str]:
-            found = await read_metadata(table)
+        async def slowly(*arguments: Any) -> int:
             await asyncio.sleep(2)
-            return found
+            return await condemn(*arguments)
 
-        other._reach.metadata_keys = slowly  # type: ignore[method-assign]
+        other._condemn = slowly  # type: ignore[method-assign]
         await asyncio.sleep(9)
         await other.pass_once(IDENT)
         assert_exactly_once(await it.table(), 10)
