@@ -146,7 +146,8 @@ async def _settle(world: World) -> None:
     if world.profile.landing:
         await _settle_tables(world, logs)
     if world.profile.upkeep and world.profile.check_bound:
-        if not await until(lambda: not leftovers(world), seconds=BOUND_S + 4 * world.profile.grace_ms / 1000):
+        backlog = world.profile.seconds if world.profile.tight else 0  # with tiny passes a backlog takes as long as it took to grow
+        if not await until(lambda: not leftovers(world), seconds=BOUND_S + 4 * world.profile.grace_ms / 1000 + backlog):
             book.fail(f"BOUND: still there: {dict(leftovers(world))}")
     judge_segments(world, logs)
 
