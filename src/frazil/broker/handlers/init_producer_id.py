@@ -10,20 +10,17 @@ been told in words before.
 
 from __future__ import annotations
 
-import logging
-
 from frazil.broker.registry import Call, handles
 from frazil.wire.errors import ErrorCode
 from frazil.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from frazil.wire.messages.registry import ApiKey
-
-log = logging.getLogger(__name__)
 
 
 @handles(ApiKey.INIT_PRODUCER_ID, 0, 5)
 async def init_producer_id(call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
     """A fresh id."""
     if call.message.transactional_id is not None:
-        log.info("%s asked for transactions as %r; they are not supported", call.session.client_host, call.message.transactional_id)
+        asked = call.message.transactional_id
+        call.services.complaints.note(f"{call.session.client_host} asked for transactions as {asked!r}; they are not supported")
         return InitProducerIdResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, producer_id=-1, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=await call.services.producer_ids.next(), producer_epoch=0)
