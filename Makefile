@@ -31,7 +31,7 @@ check: lint
 
 # Tests with real processes run one after the other: their time limits are for a machine that is not busy with other tests.
 test: system lint
-	$(BIN)/pytest -n 2 tests -m 'not server'
+	$(BIN)/pytest -n 2 --dist worksteal tests -m 'not server'
 	$(BIN)/pytest tests -m server
 	$(MAKE) demo
 	$(MAKE) bench-check
