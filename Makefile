@@ -34,7 +34,6 @@ test: system lint
 	$(BIN)/pytest -n 2 --dist worksteal tests -m 'not server'
 	$(BIN)/pytest tests -m server
 	$(MAKE) demo
-	$(MAKE) bench-check
 
 # The full forms: resumable, each writes docs/results/*.json with its commit (see docs/proof.md).
 simulate: $(READY)
