@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from frazil.kit.names import PartitionKey
@@ -54,7 +54,7 @@ class PartitionLog:
     """Mutable; owned by the index, which is the only one to change it."""
 
     __slots__ = (
-        "bundles", "end", "firsts", "gap", "key", "lengths", "maxima", "positions", "producers", "record_version",
+        "bundles", "doubted", "end", "firsts", "gap", "key", "lengths", "maxima", "positions", "producers", "record_version",
         "run_bases", "runs_bytes", "sealed_to", "segment_bases", "segments", "shard", "start", "waiters",
     )  # fmt: skip
 
@@ -78,6 +78,8 @@ class PartitionLog:
         self.producers: dict[int, ProducerState] = {}
         self.gap: tuple[int, int] | None = None
         """Offsets whose runs are missing from metadata. Nothing from there on is served (R08)."""
+        self.doubted: list[Bundle] = []
+        """One entry per run behind the gap: they are not served, and their bundles are kept as long as the topic is there."""
         self.waiters: dict[asyncio.Future[None], None] = {}
 
     @property
@@ -106,7 +108,8 @@ class PartitionLog:
             self.gap = (max(self.end, self.floor), base)
         bundle.live += 1
         if self.gap is not None:
-            return  # the bundle stays live for ever: nobody may collect it while its offsets are in doubt
+            self.doubted.append(bundle)  # it stays live: nobody may collect it while its offsets are in doubt
+            return
         position, length, first_ms, max_ms = place
         self.run_bases.append(base)
         self.positions.append(position)
@@ -125,15 +128,12 @@ class PartitionLog:
         return self._drop_runs(count)
 
     def drop_all_runs(self) -> list[Bundle]:
-        """Forgets every run: the topic is gone."""
-        return self._drop_runs(len(self.run_bases))
+        """Forgets every run, those behind a gap too: the topic is gone."""
+        doubted, self.doubted = self.doubted, []
+        return self._drop_runs(len(self.run_bases)) + _release(doubted)
 
     def _drop_runs(self, count: int) -> list[Bundle]:
-        spent = []
-        for bundle in self.bundles[:count]:
-            bundle.live -= 1
-            if not bundle.live:
-                spent.append(bundle)
+        spent = _release(self.bundles[:count])
         self.runs_bytes -= sum(self.lengths[:count])
         for column in (self.run_bases, self.positions, self.lengths, self.firsts, self.maxima, self.bundles):
             del column[:count]
@@ -242,3 +242,13 @@ def segment_ref(segment: Segment) -> Ref:
         object_bytes=segment.object_bytes,
         written_ms=segment.created_ms,
     )
+
+
+def _release(bundles: Sequence[Bundle]) -> list[Bundle]:
+    """One run of each is not needed any more; those that lost their last one by it."""
+    spent = []
+    for bundle in bundles:
+        bundle.live -= 1
+        if not bundle.live:
+            spent.append(bundle)
+    return spent
