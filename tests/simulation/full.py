@@ -53,7 +53,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--fresh", action="store_true", help="forget what was done before")
     asked = parser.parse_args()
-    done = load(fresh=asked.fresh)
+    done, commit = load(fresh=asked.fresh), commit_id()
     done.pop("commit", None), done.pop("command", None)
     began = time.monotonic()
     with ProcessPoolExecutor(asked.workers) as pool:
@@ -61,7 +61,7 @@ def main() -> int:
             first = FIRST_SEED + done["seeds"]
             for outcome in pool.map(one, range(first, first + ROUND)):
                 add(done, outcome)
-            write_result(FILE, f"python -m tests.simulation.full --hours {asked.hours:g}", done)
+            write_result(FILE, f"python -m tests.simulation.full --hours {asked.hours:g}", done, commit=commit)
             print(
                 f"{done['hours']:.1f} h, {done['seeds']} seeds, {done['violations']} violations, {time.monotonic() - began:.0f} s",
                 flush=True,

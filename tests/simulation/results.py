@@ -20,8 +20,8 @@ def commit_id() -> str:
     return (head or "unknown") + ("+" if changed else "")
 
 
-def write_result(name: str, command: str, values: dict[str, Any]) -> None:
-    """Writes ``docs/results/{name}``."""
+def write_result(name: str, command: str, values: dict[str, Any], *, commit: str = "") -> None:
+    """Writes ``docs/results/{name}``. ``commit``: the one a long run began on."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"commit": commit_id(), "command": command, **values}, indent=1, sort_keys=False)
+    text = json.dumps({"commit": commit or commit_id(), "command": command, **values}, indent=1, sort_keys=False)
     (RESULTS / name).write_text(text + "\n")
