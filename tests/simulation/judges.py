@@ -295,18 +295,11 @@ def _alike(have: Any, wanted: Any) -> bool:
 
 
 def leftovers(world: World) -> Counter[str]:
-    """Objects and records that should be gone when nothing has happened for a while.
-
-    A segment's PUT that arrives after retention and grace have removed that very segment brings it back for good; where the
-    profile has requests that are so late, such objects are not counted.
-    """
+    """Objects and records that should be gone when nothing has happened for a while."""
     entries = world.state.read("log/", "log0", 0).entries
     commits = sum(entry.key.startswith("log/commit/") for entry in entries)
     listed = sum(entry.key.startswith("log/segment/") for entry in entries)
     bundles = sum(key.startswith("bundles/") for key in world.bucket.keys)
     stored = sum(key.startswith("default/") and key.endswith(".kfs") for key in world.bucket.keys)
     plans = sum(entry.key.startswith("log/plan/") for entry in entries)
-    faults, shrinks = world.profile.faults, world.profile.retention_ms or world.profile.delete_records
-    latest_ms = max(faults.objects.late_ms if faults.objects.s_late else 0, faults.freeze_for_s[1] * 1000 if faults.freeze_s else 0)
-    extra = 0 if shrinks and latest_ms > world.profile.grace_ms else stored - listed
-    return +Counter({"commit records": commits, "bundles": bundles, "segments nobody lists": extra, "seal plans": plans})
+    return +Counter({"commit records": commits, "bundles": bundles, "segments nobody lists": stored - listed, "seal plans": plans})
