@@ -61,9 +61,9 @@ def main() -> int:
     for point in options.points.split(","):
         if point in done:
             continue
-        started = time.monotonic()
+        started, began = time.monotonic(), results.source_version()
         halves = [run_point(point, (options.fires + 1) // 2, options.seed), run_point(point, options.fires // 2, options.seed + 1)]
-        done[point] = merged(halves)
+        done[point] = merged(halves) | {"ran_on": began["commit"]}
         print(f"{point}: fired {options.fires} times in {time.monotonic() - started:.0f} s", flush=True)
         save([done[p] for p in BROKER_POINTS + LANDING_POINTS if p in done])
     print_table([done[p] for p in BROKER_POINTS + LANDING_POINTS if p in done])
