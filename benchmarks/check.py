@@ -1,6 +1,8 @@
 """``make bench-check``: judges the committed result files by their thresholds. Nothing is measured here.
 
 Each line of THRESHOLDS names a result file, a value in it (dotted path), a comparison and a bound. A missing file or value fails.
+Benchmarks (files named bench-*.json) fail also when their commit is more than AGE_COMMITS_MAX commits ago, or when the source had
+changes that were not committed: a speed is a property of the code it was measured on.
 """
 
 from __future__ import annotations
@@ -8,10 +10,12 @@ from __future__ import annotations
 import json
 import operator
 import pathlib
+import subprocess
 import sys
 from dataclasses import dataclass
 
 RESULTS = pathlib.Path(__file__).resolve().parents[1] / "docs" / "results"
+AGE_COMMITS_MAX = 20
 COMPARE = {"<=": operator.le, ">=": operator.ge, "==": operator.eq}
 
 
@@ -54,8 +58,38 @@ def find(document: object, path: str) -> float | None:
     return document if isinstance(document, int | float) else None
 
 
-def main() -> int:
+def age_commits(commit: str) -> int | None:
+    """How many commits were made since ``commit``; None when it is not in this history."""
+    command = ["git", "-C", str(RESULTS.parent), "rev-list", "--count", f"{commit}..HEAD"]
+    ancestor = ["git", "-C", str(RESULTS.parent), "merge-base", "--is-ancestor", commit, "HEAD"]
+    if subprocess.run(ancestor, capture_output=True, check=False).returncode:
+        return None
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def stale(document: dict[str, object]) -> str | None:
+    """Why a benchmark's result does not speak for the present code, or None."""
+    if document.get("dirty", True):
+        return "was measured with changes that are in no commit"
+    age = age_commits(str(document.get("commit", "")))
+    if age is None:
+        return "its commit is not in this history (a shallow clone?)"
+    return f"is {age} commits old (at most {AGE_COMMITS_MAX})" if age > AGE_COMMITS_MAX else None
+
+
+def judge_ages() -> int:
+    """Prints one line for each benchmark file that the thresholds name; how many are stale."""
     failed = 0
+    for name in sorted({threshold.file for threshold in THRESHOLDS if threshold.file.startswith("bench-")}):
+        path = RESULTS / name
+        why = stale(json.loads(path.read_text())) if path.exists() else "is missing"
+        failed += why is not None
+        print(f"{'ok  ' if why is None else 'FAIL'} {name} {why or 'is of the present code'}")
+    return failed
+
+
+def main() -> int:
+    failed = judge_ages()
     for threshold in THRESHOLDS:
         path = RESULTS / threshold.file
         value = find(json.loads(path.read_text()), threshold.value) if path.exists() else None
@@ -63,7 +97,7 @@ def main() -> int:
         failed += not ok
         shown = "missing" if value is None else f"{value:,}"
         print(f"{'ok  ' if ok else 'FAIL'} {threshold.proves}: {shown} (want {threshold.how} {threshold.bound:,})")
-    print(f"{len(THRESHOLDS) - failed} passed, {failed} failed")
+    print(f"{len(THRESHOLDS)} thresholds, {failed} lines failed")
     return 1 if failed else 0
 
 

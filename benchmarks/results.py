@@ -43,7 +43,8 @@ def versions(more: Iterable[str] = ()) -> dict[str, str]:
 
 def machine() -> dict[str, Any]:
     """Processor, cores, system and how busy it was before the run."""
-    model = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "")
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.split(":", 1)[1].strip() for line in lines if "model name" in line), "")
     return {
         "cpu": model,
         "cpus": os.cpu_count(),
