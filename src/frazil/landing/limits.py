@@ -13,7 +13,8 @@ class Appetite:
 
     def __init__(self, settings: LandingSettings) -> None:
         self._settings = settings
-        self._growth = 1.0
+        self.growth = 1.0
+        """Bytes held for each byte read, by the last slice."""
         self._damaged: dict[PartitionKey, int] = {}
         self.last_key: PartitionKey | None = None
         """The last partition the slice before took from; the next slice begins after it."""
@@ -21,7 +22,7 @@ class Appetite:
     @property
     def budget(self) -> Budget:
         """Bytes to ask of the log."""
-        return Budget(bytes_max=int(self._settings.slice_bytes_max / self._growth))
+        return Budget(bytes_max=int(self._settings.slice_bytes_max / self.growth))
 
     def limits(self) -> Limits:
         """Bytes and rows to hold in memory."""
@@ -35,7 +36,7 @@ class Appetite:
     def learn(self, decoded: Decoded) -> None:
         """Takes what came of the last slice into account."""
         if decoded.bytes_read > 0 and decoded.consumed:
-            self._growth = max(1.0, decoded.bytes_held / decoded.bytes_read)
+            self.growth = max(1.0, decoded.bytes_held / decoded.bytes_read)
         if decoded.consumed:
             self.last_key = decoded.consumed[-1].key
         for done in decoded.consumed:

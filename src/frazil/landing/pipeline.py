@@ -21,6 +21,7 @@ from frazil.landing.gauges import holes, waiting, waiting_bytes
 from frazil.landing.lake import Lake, within
 from frazil.landing.ledger import Ledger
 from frazil.landing.limits import Appetite
+from frazil.landing.memory import SliceMemory
 from frazil.landing.plan import Loss, PartitionState, SlicePlan, check_ends, find_losses, plan_slice
 from frazil.landing.read import Patience, SliceReader
 from frazil.landing.settings import LandingDeps, LandingSettings
@@ -33,10 +34,10 @@ from frazil.metadata.landings import LandingSpec
 class TablePipeline:
     """What the owner task of one table holds."""
 
-    def __init__(self, spec: LandingSpec, lake: Lake, deps: LandingDeps, settings: LandingSettings) -> None:
+    def __init__(self, spec: LandingSpec, lake: Lake, deps: LandingDeps, settings: LandingSettings, memory: SliceMemory) -> None:
         self.board = Board(table=spec.table, topics=spec.topics, interval_ms=max(settings.commit_interval_min_ms, spec.commit_interval_ms))
         self.ledger = Ledger(deps.source)
-        self._spec, self._lake, self._deps, self._settings = spec, lake, deps, settings
+        self._spec, self._lake, self._deps, self._settings, self._memory = spec, lake, deps, settings, memory
         self._target = Target(spec, lake, deps, settings)
         patience = Patience(joint_ms=settings.read_patience_ms, single_ms=settings.call_deadline_ms, pause_ms=settings.backoff_min_ms)
         self._reader = SliceReader(deps.reader, patience)
@@ -58,7 +59,12 @@ class TablePipeline:
         if not (plan.wants or plan.losses or self._held_is_due()):
             self.board.bad_partitions = holes(states, self._deps.index)
             return False
+        self._enter("memory")
+        async with self._memory.share(self._share()):
+            return await self._slice(table, states, plan)
 
+    async def _slice(self, table: LoadedTable | None, states: list[PartitionState], plan: SlicePlan) -> bool:
+        """Reads and lands what was planned. See ``step``."""
         self._enter("read")
         read = await self._reader.read(plan.wants, {state.key: state.topic for state in states})
 
@@ -74,6 +80,11 @@ class TablePipeline:
             await self._pin(states)
             self._deps.faults.reach("P7")
         return bool(decoded.consumed) and self._left(states) > 0
+
+    def _share(self) -> int:
+        """Bytes the slice may hold: no more than waits for it, so that a hundred quiet tables do not queue for whole slices."""
+        most = self._settings.slice_bytes_max
+        return min(most, int(self._appetite.growth * self.waiting_bytes(most)))
 
     async def _land(self, table: LoadedTable | None, decoded: Decoded, losses: Sequence[Loss]) -> bool:
         """Rows, dead letters, progress: all of it in the table and its dead-letter table when this returns True."""

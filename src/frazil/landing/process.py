@@ -12,6 +12,7 @@ from frazil.kit.tasks import spawn
 from frazil.landing.care import CareKeeper
 from frazil.landing.discover import Refusal, discover
 from frazil.landing.lake import Heavy, Lake, find_lake, open_lakes, within
+from frazil.landing.memory import SliceMemory
 from frazil.landing.owner import Owner
 from frazil.landing.pipeline import TablePipeline
 from frazil.landing.settings import LandingDeps, LandingSettings
@@ -38,6 +39,7 @@ class Landing:
         self._deps = replace(deps, offload=Heavy(deps.offload, settings.heavy_max))
         self._settings = settings
         self._lakes = open_lakes(deps, settings)  # with the plain offload: writing files is not held up by heavy work
+        self._memory = SliceMemory(settings.slices_bytes_max)
         self._book = StatusBook(store=deps.store, interval_ms=settings.status_interval_ms)
         self._owners: dict[str, _Running] = {}
         self._refused: dict[str, LandingStatus] = {}
@@ -111,7 +113,7 @@ class Landing:
         try:
             check_options(spec)
             lake = find_lake(self._lakes, spec.options.get("catalog", self._settings.catalog))
-            pipeline = TablePipeline(spec, lake, self._deps, self._settings)
+            pipeline = TablePipeline(spec, lake, self._deps, self._settings, self._memory)
         except FrazilError as error:
             self._refused[spec.table] = self._refusal(Refusal(table=spec.table, topics=spec.topics, why=str(error)))
             return
