@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from frazil.assembly.log_lines import set_up_logging
 from frazil.assembly.marks import Marks, ends_of, keep_marking
+from frazil.assembly.memory import requests_bytes_max
 from frazil.assembly.openfiles import connections_allowed
 from frazil.assembly.running import cancel, finish, first_of
 from frazil.assembly.settings import FrazilSettings
@@ -27,6 +28,8 @@ from frazil.metadata.topics import Topics
 
 _LOG = logging.getLogger("frazil.broker")
 _STOP_S = 20.0
+_FETCH_BYTES_MAX = 55 * 1024 * 1024
+"""Of one answer; what Kafka's consumers ask for by default is 50 MiB."""
 
 
 async def run_broker(settings: FrazilSettings, *, supervised: bool) -> None:
@@ -117,7 +120,9 @@ def broker_settings(settings: FrazilSettings, stores: Stores) -> BrokerSettings:
         auto_create_topics=given.auto_create_topics,
         default_partitions=given.default_partitions,
         request_bytes_max=given.request_bytes_max,
-        buffered_bytes_max=max(512 * 1024 * 1024, 2 * given.request_bytes_max),
+        buffered_bytes_max=requests_bytes_max(settings),
+        fetch_bytes_max=min(_FETCH_BYTES_MAX, given.fetches_bytes_max),
+        fetch_buffered_bytes_max=given.fetches_bytes_max,
         connections_max=connections_allowed(),
     )
 
@@ -128,6 +133,7 @@ def upkeep_policy(settings: FrazilSettings) -> UpkeepPolicy:
     return UpkeepPolicy(
         seal_age_ms=given.seal_age_ms,
         segment_bytes=given.segment_bytes,
+        memory_bytes=given.seal_bytes_max,
         grace_ms=given.collect_grace_ms,
         pin_max_ms=given.pin_max_ms,
         interval_ms=given.upkeep_interval_ms,

@@ -11,6 +11,7 @@ import tempfile
 
 from frazil import __version__
 from frazil.admin.port import Finding, TableRow
+from frazil.assembly.memory import broker_bounds, landing_bounds, sum_of
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stores import addresses_of
 from frazil.assembly.tables import open_tables
@@ -29,6 +30,7 @@ async def examine(settings: FrazilSettings) -> tuple[Finding, ...]:
         _kernel(),
         _duckdb(),
         _disk(settings),
+        *_memory(settings),
         *(Finding(level="ok", about="store", text=text) for text in _addresses(settings)),
         await _broker(settings),
         *await _tables(settings),
@@ -63,6 +65,15 @@ def _disk(settings: FrazilSettings) -> Finding:
         return Finding(level="problem", about="disk", text=f"{place} cannot be written: {error.strerror}; choose another data_dir")
     level = "ok" if free >= _FREE_BYTES_LOW else "problem"
     return Finding(level=level, about="disk", text=f"{directory}: {free / 1024**3:.1f} GiB free")
+
+
+def _memory(settings: FrazilSettings) -> list[Finding]:
+    """What each process may hold; the machine's memory is beside it for the eye."""
+    found = []
+    for process, bounds in (("broker", broker_bounds(settings)), ("landing", landing_bounds(settings))):
+        parts = ", ".join(f"{bound.setting} {bound.bytes_max >> 20}" for bound in bounds)
+        found.append(Finding(level="ok", about="memory", text=f"{process} holds at most {sum_of(bounds) >> 20} MiB of data ({parts})"))
+    return found
 
 
 def _addresses(settings: FrazilSettings) -> tuple[str, str, str]:

@@ -21,7 +21,6 @@ from frazil.metadata.topics import Topics
 
 _LOG = logging.getLogger("frazil.land")
 _HEARTBEAT_S = 2.0
-_CACHE_BYTES = 64 * 1024 * 1024
 
 
 async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
@@ -29,7 +28,7 @@ async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
     set_up_logging(settings.log_level)
     async with stop_requested(supervised=supervised) as stop, open_stores(settings) as stores:
         index = LogIndex(stores.metadata, shards=stores.instance.shards, producers=False)
-        landing = Landing(_deps(stores, index), landing_settings(settings))
+        landing = Landing(_deps(settings, stores, index), landing_settings(settings))
         tasks = {
             spawn("landing", landing.run()),
             spawn("follow log", index.follow()),
@@ -59,6 +58,8 @@ def landing_settings(settings: FrazilSettings) -> LandingSettings:
     return LandingSettings(
         auto=auto,
         commit_interval_ms=given.commit_interval_ms,
+        slice_bytes_max=given.slice_bytes_max,
+        slices_bytes_max=given.slices_bytes_max,
         progress_idle_ms=given.progress_idle_ms,
         call_deadline_ms=given.call_timeout_ms,
         snapshots_keep=given.snapshots_max,
@@ -67,12 +68,12 @@ def landing_settings(settings: FrazilSettings) -> LandingSettings:
     )
 
 
-def _deps(stores: Stores, index: LogIndex) -> LandingDeps:
+def _deps(settings: FrazilSettings, stores: Stores, index: LogIndex) -> LandingDeps:
     return LandingDeps(
         store=stores.metadata,
         topics=Topics(stores.metadata, stores.clock, stores.chance),
         index=index,
-        reader=LogReader(stores.objects, index, BlockCache(_CACHE_BYTES), limits=ReadLimits(), offload=stores.offload),
+        reader=LogReader(stores.objects, index, BlockCache(settings.landing.cache_bytes), limits=ReadLimits(), offload=stores.offload),
         objects=stores.objects,
         catalogs={"default": stores.catalog},
         source=f"{stores.instance.cluster_id}/{stores.instance.incarnation}",

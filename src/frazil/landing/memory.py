@@ -7,6 +7,9 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+SHAPES = 4
+"""A slice is in memory as read, as values, as columns and as a file, each about as large at worst."""
+
 
 class SliceMemory:
     """Bytes of slices in memory, first come, first served: a large slice is not starved by small ones."""

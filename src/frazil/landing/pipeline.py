@@ -21,7 +21,7 @@ from frazil.landing.gauges import holes, waiting, waiting_bytes
 from frazil.landing.lake import Lake, within
 from frazil.landing.ledger import Ledger
 from frazil.landing.limits import Appetite
-from frazil.landing.memory import SliceMemory
+from frazil.landing.memory import SHAPES, SliceMemory
 from frazil.landing.plan import Loss, PartitionState, SlicePlan, check_ends, find_losses, plan_slice
 from frazil.landing.read import Patience, SliceReader
 from frazil.landing.settings import LandingDeps, LandingSettings
@@ -82,9 +82,9 @@ class TablePipeline:
         return bool(decoded.consumed) and self._left(states) > 0
 
     def _share(self) -> int:
-        """Bytes the slice may hold: no more than waits for it, so that a hundred quiet tables do not queue for whole slices."""
+        """Bytes the slice may take in all its shapes: no more than waits for it, so that quiet tables do not queue for whole slices."""
         most = self._settings.slice_bytes_max
-        return min(most, int(self._appetite.growth * self.waiting_bytes(most)))
+        return SHAPES * min(most, int(self._appetite.growth * self.waiting_bytes(most)))
 
     async def _land(self, table: LoadedTable | None, decoded: Decoded, losses: Sequence[Loss]) -> bool:
         """Rows, dead letters, progress: all of it in the table and its dead-letter table when this returns True."""

@@ -51,8 +51,8 @@ class LandingSettings:
     """No table commits more often than this, whatever its spec says."""
     slice_bytes_max: int = 64 * 1024 * 1024
     """Bytes read for one commit, and uncompressed value bytes held for it: bounds the memory of one table."""
-    slices_bytes_max: int = 256 * 1024 * 1024
-    """Bytes of the slices of all tables together; a table waits for its share before it reads."""
+    slices_bytes_max: int = 512 * 1024 * 1024
+    """Memory for the slices of all tables together, each in the shapes it takes; a table waits for its share before it reads."""
     slice_rows_max: int = 500_000
     heavy_max: int = 2
     """Slices decoded or converted at once in the process; the offload's other threads stay free for input and output."""
