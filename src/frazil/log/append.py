@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,20 @@ from frazil.kit.errors import Bug, Conflict, Missing, OutcomeUnknown, Refused, R
 from frazil.kit.faultpoints import FaultPoints
 from frazil.log.cache import BlockCache
 from frazil.log.commit import BundleLost, CommitCounts, Sequencer, SequencerDeps, refusal
-from frazil.log.flush import Appended, AppendFault, AppendRun, FaultKind, Flush, Outcome, Request, Suspects, drop_suspects, gather
+from frazil.log.flush import (
+    Answer,
+    Apart,
+    Appended,
+    AppendFault,
+    AppendRun,
+    FaultKind,
+    Flush,
+    Outcome,
+    Request,
+    Suspects,
+    drop_suspects,
+    gather,
+)
 from frazil.log.gate import Gate
 from frazil.log.index import LogIndex
 from frazil.log.pause import pause
@@ -29,7 +42,7 @@ from frazil.metadata.topics import Topics
 from frazil.objects.port import ObjectStore
 from frazil.segments.keys import bundle_key
 
-__all__ = ["AppendDeps", "AppendFault", "AppendRun", "Appended", "Appender", "FaultKind", "FlushPolicy", "Outcome"]
+__all__ = ["Answer", "Apart", "AppendDeps", "AppendFault", "AppendRun", "Appended", "Appender", "FaultKind", "FlushPolicy", "Outcome"]
 
 BATCHES_MAX: Final = 3072
 """Batches per flush, so that its producer deltas fit a transaction (R10)."""
@@ -100,6 +113,9 @@ class Appender:
         self._work = asyncio.Event()
         self._news = asyncio.Event()
         self._closing = False
+        self._open = 0
+        """Requests taken and not answered."""
+        self._idle = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -118,19 +134,53 @@ class Appender:
         Waits first while ``buffer_bytes_max`` bytes are unanswered. Cancelling the call does not take the runs back. Raises
         OutcomeUnknown when ``run`` ends in the middle.
         """
+        return await (await self.enter(runs))
+
+    async def enter(self, runs: Sequence[AppendRun]) -> asyncio.Future[tuple[Outcome, ...]]:
+        """The first half of ``append``: returns when the runs have their place in the order. The future has the outcomes."""
+        answer: asyncio.Future[tuple[Outcome, ...]] = asyncio.get_running_loop().create_future()
         if not runs:
-            return ()
+            answer.set_result(())
+            return answer
         size = sum(len(run.data) for run in runs)
         await self._gate.enter(size)
         if self._closing:
             self._gate.leave(size)
-            return tuple(refusal("this broker is stopping") for _ in runs)
-        request = Request(runs, asyncio.get_running_loop().create_future())
-        request.future.add_done_callback(lambda _: self._gate.leave(size))
-        self._buffer.append(request)
+            answer.set_result(tuple(refusal("this broker is stopping") for _ in runs))
+        else:
+            self._take(runs, size, lambda found: _fulfil(answer, found))
+        return answer
+
+    def offer(self, runs: Sequence[AppendRun], done: Callable[[Answer], None]) -> bool:
+        """``append`` without waiting: False when it would have to wait, or this broker is stopping.
+
+        ``done`` gets the answer, in the turn in which it is decided; it must not raise.
+        """
+        size = 0
+        for run in runs:
+            size += len(run.data)
+        if not runs or not self.admits(size):
+            return False
+        self._gate.pass_through(size)
+        self._take(runs, size, done)
+        return True
+
+    def admits(self, size: int) -> bool:
+        """True when ``size`` bytes may be offered now: nobody waits, they fit, and this broker is not stopping."""
+        return not self._closing and self._gate.is_open(size)
+
+    def _take(self, runs: Sequence[AppendRun], size: int, done: Callable[[Answer], None]) -> None:
+        self._buffer.append(Request(runs, size, self._answered, done))
         self._buffered_bytes += size
+        self._open += 1
         self._work.set()
-        return await asyncio.shield(request.future)
+
+    def _answered(self, request: Request, answer: Answer) -> None:
+        self._open -= 1
+        self._gate.leave(request.size_bytes)
+        if self._closing and not self._open:
+            self._idle.set()
+        request.reply(answer)
 
     async def run(self) -> None:
         """Cuts, stores and sequences until ``close``; raises what makes that impossible (Corrupt, Bug, an armed fault)."""
@@ -147,9 +197,8 @@ class Appender:
         self._closing = True
         self._work.set()
         self._news.set()
-        waiting = [request.future for request in self._unanswered()]
-        if waiting:
-            await asyncio.wait(waiting)
+        if self._open:
+            await self._idle.wait()
 
     async def _cut_all(self) -> None:
         while not (self._closing and not self._buffer):
@@ -305,13 +354,22 @@ class Appender:
     def _abandon(self) -> None:
         """The end, by close or by force: callers without an answer learn that they get none."""
         for request in self._unanswered():
-            request.future.set_exception(OutcomeUnknown("the appender stopped before the run was decided"))
-            request.future.exception()  # seen: the caller may be gone
+            request.abandon(OutcomeUnknown("the appender stopped before the run was decided"))
         self._buffer.clear()
 
     def _unanswered(self) -> list[Request]:
         waiting = [request for flush in (*self._deciding, *self._queue) for request in flush.requests]
-        return [request for request in (*waiting, *self._buffer) if not request.future.done()]
+        return [request for request in (*waiting, *self._buffer) if request.left]
+
+
+def _fulfil(future: asyncio.Future[tuple[Outcome, ...]], answer: Answer) -> None:
+    if future.done():  # the caller is gone
+        return
+    if isinstance(answer, OutcomeUnknown):
+        future.set_exception(answer)
+        future.exception()  # seen: the caller may be gone
+    else:
+        future.set_result(answer)
 
 
 async def _wait(event: asyncio.Event, timeout_ms: float) -> None:

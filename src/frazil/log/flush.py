@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
 
+from frazil.kit.errors import OutcomeUnknown
 from frazil.kit.names import PartitionKey, TopicId
 from frazil.log.shards import topic_hash
 from frazil.records import Batch
@@ -26,11 +27,15 @@ class FaultKind(Enum):
 
 
 class AppendRun(NamedTuple):
-    """Batches of one partition from one request: ``batches`` are what ``split_batches(data)`` found."""
+    """Batches of one partition from one request: ``batches`` are what ``split_batches(data)`` found.
+
+    ``apart``: they come from several requests of one connection, in order, and each gets a verdict of its own.
+    """
 
     key: PartitionKey
     data: bytes | bytearray | memoryview
     batches: Sequence[Batch]
+    apart: bool = False
 
 
 class Appended(NamedTuple):
@@ -48,33 +53,50 @@ class AppendFault(NamedTuple):
     why: str
 
 
-Outcome: TypeAlias = Appended | AppendFault
+class Apart(NamedTuple):
+    """What became of each batch of a run whose batches are ``apart`` and were not all appended one after the other."""
+
+    outcomes: tuple[Appended | AppendFault, ...]
+
+
+Outcome: TypeAlias = Appended | AppendFault | Apart
+Answer: TypeAlias = tuple[Outcome, ...] | OutcomeUnknown
+"""Of one ``append`` call: outcomes in the order of its runs; OutcomeUnknown when the appender ended before they were decided."""
 Suspects: TypeAlias = set[tuple[PartitionKey, int]]
 """(partition, producer id) whose later runs must not overtake a failed one (R03); -1 stands for all without an id."""
 
 
 class Request:
-    """One ``append`` call: as many parts as it has runs, one future for all (R32)."""
+    """One ``append`` call: as many parts as it has runs, one answer for all (R32)."""
 
-    __slots__ = ("future", "left", "outcomes", "parts", "size_bytes")
+    __slots__ = ("done", "left", "outcomes", "parts", "reply", "size_bytes")
 
-    def __init__(self, runs: Sequence[AppendRun], future: asyncio.Future[tuple[Outcome, ...]]) -> None:
+    def __init__(
+        self, runs: Sequence[AppendRun], size_bytes: int, done: Callable[[Request, Answer], None], reply: Callable[[Answer], None]
+    ) -> None:
         self.parts = [Part(self, at, run) for at, run in enumerate(runs)]
         self.outcomes: list[Outcome | None] = [None] * len(runs)
         self.left = len(runs)
-        self.size_bytes = sum(len(run.data) for run in runs)
-        self.future = future
+        self.size_bytes = size_bytes
+        self.done = done
+        """Called once, as soon as the last outcome is there; it passes the answer on to ``reply``. Neither may raise."""
+        self.reply = reply
 
     def settle(self, at: int, outcome: Outcome) -> None:
-        """Outcome of run ``at``; the last one completes the future."""
+        """Outcome of run ``at``; the last one gives the answer."""
         if self.outcomes[at] is not None:
             return
         self.outcomes[at] = outcome
         self.left -= 1
         if not self.left:
             self.parts = []  # parts and request refer to each other: the payload must not wait for the garbage collector
-            if not self.future.done():
-                self.future.set_result(tuple(found for found in self.outcomes if found is not None))
+            self.done(self, tuple(found for found in self.outcomes if found is not None))
+
+    def abandon(self, why: OutcomeUnknown) -> None:
+        """Nothing will be decided any more."""
+        self.left = 0
+        self.parts = []
+        self.done(self, why)
 
 
 class Part:
@@ -161,7 +183,7 @@ def gather(requests: list[Request], *, ulid: str, created_ms: int, shards: int) 
         for part in request.parts:
             if part.dropped:
                 continue
-            key, _, batches = part.run
+            key, _, batches, _ = part.run
             place = (key.topic_id, key.partition)
             group = groups.get(place)
             if group is None:
@@ -169,9 +191,11 @@ def gather(requests: list[Request], *, ulid: str, created_ms: int, shards: int) 
             group.parts.append(part)
             part.group = group
             group.batches += len(batches)
-            for batch in batches:
-                if batch.producer_id >= 0:
-                    group.by_batch = True
+            if not group.by_batch:
+                for batch in batches:
+                    if batch.producer_id >= 0:
+                        group.by_batch = True
+                        break
     ordered = [groups[place] for place in sorted(groups)]
     bundle = build_bundle([_run_of(group) for group in ordered]) if ordered else None
     by_shard: dict[int, list[Group]] = {}

@@ -20,7 +20,7 @@ class Gate:
 
     async def enter(self, size: int) -> None:
         """Returns when ``size`` bytes are inside; each entry needs one ``leave``."""
-        if not self._waiting and not self._entering and self._fits(size):
+        if self.is_open(size):
             self.held_bytes += size
             return
         door: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -37,6 +37,14 @@ class Gate:
             raise
         self._entering -= 1
         self._admit()
+
+    def is_open(self, size: int) -> bool:
+        """True when ``size`` bytes could enter without waiting."""
+        return not self._waiting and not self._entering and self._fits(size)
+
+    def pass_through(self, size: int) -> None:
+        """Enters at once; right after ``is_open`` said so."""
+        self.held_bytes += size
 
     def leave(self, size: int) -> None:
         """Gives ``size`` bytes back and lets in who fits now."""

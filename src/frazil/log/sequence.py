@@ -12,10 +12,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from frazil.kit.names import PartitionKey, TopicId
 from frazil.log.commitrecord import CommitRecord, Delta, Row, Section
-from frazil.log.flush import Appended, AppendFault, FaultKind, Flush, Group, Outcome, Part
+from frazil.log.flush import Apart, Appended, AppendFault, FaultKind, Flush, Group, Outcome, Part
 from frazil.log.head import HeadMark
 from frazil.log.partitions import PartitionLog
-from frazil.log.producers import SEQUENCES, ProducerState, Seen, Verdict, after, judge
+from frazil.log.producers import SEQUENCES, ProducerState, Seen, Verdict, after, after_all, judge
 from frazil.log.state import LogState
 from frazil.records import Batch
 
@@ -131,13 +131,20 @@ class _Work:
         for part in group.parts:
             if part.dropped:
                 continue
-            judged = self._judge(part, log, offset, now_ms)
-            if isinstance(judged, AppendFault):
-                answers.append((part, judged))
-                continue
-            answer, accepted = judged
-            answers.append((part, Appended(answer, start, append_time(part.run.batches))))
-            for batch in accepted:
+            batches: Sequence[Batch] = part.run.batches
+            if self._chain(batches, log, offset, now_ms):
+                answers.append((part, Appended(offset, start, append_time(batches))))
+            elif part.run.apart:
+                answer, batches = self._judge_apart(part, log, offset, now_ms)
+                answers.append((part, answer))
+            else:
+                judged = self._judge(part, log, offset, now_ms)
+                if isinstance(judged, AppendFault):
+                    answers.append((part, judged))
+                    continue
+                answers.append((part, Appended(judged[0], start, append_time(batches))))
+                batches = judged[1]
+            for batch in batches:
                 position = part.position + batch.position
                 if position != next_position:
                     pieces.append([offset, 0, position, 0, _first_ms(batch), batch.max_timestamp_ms, 0])
@@ -149,6 +156,31 @@ class _Work:
                 offset += batch.last_offset_delta + 1
         rows += [Row(group.key.topic_id, group.key.partition, *piece) for piece in pieces]
         return offset
+
+    def _chain(self, batches: Sequence[Batch], log: PartitionLog, offset: int, now_ms: int) -> bool:
+        """The usual case of ``_judge``, without its care: batches of one known producer, each next after the one before (R32).
+
+        False: nothing was done, look closer.
+        """
+        first = batches[0]
+        producer_id, epoch, expected = first.producer_id, first.producer_epoch, first.base_sequence
+        known = self._producers.get(log)
+        if known is None:
+            known = self._producers[log] = {}
+        state = known.get(producer_id) or log.producers.get(producer_id)
+        if state is None or state.epoch != epoch or expected != (state.batches[-1].last_sequence + 1) % SEQUENCES:
+            return False
+        seen: list[Seen] = []
+        for batch in batches:
+            if batch.base_sequence != expected or batch.producer_id != producer_id or batch.producer_epoch != epoch:
+                return False
+            delta = batch.last_offset_delta
+            last = (expected + delta) % SEQUENCES
+            seen.append(Seen(expected, last, offset))
+            expected = (last + 1) % SEQUENCES
+            offset += delta + 1
+        known[producer_id] = after_all(state, epoch, seen, now_ms)
+        return True
 
     def _single(self, group: Group, log: PartitionLog, base: int, into: tuple[list[Row], list[Delta], int]) -> bool:
         """The usual case of the above, one batch that follows its producer's last one, without its loops; False for anything else (R32)."""
@@ -176,27 +208,55 @@ class _Work:
         accepted: list[Batch] = []
         answer = -1
         for batch in part.run.batches:
-            producer_id = batch.producer_id
-            if producer_id >= 0:
-                last = (batch.base_sequence + batch.last_offset_delta) % SEQUENCES
-                state = staged.get(producer_id) or known.get(producer_id) or log.producers.get(producer_id)
-                if state is None and self._expected and self._overtakes(log, batch):
-                    verdict, original = Verdict.GAP, -1
-                else:
-                    verdict, original = judge(state, batch.producer_epoch, batch.base_sequence, last)
-                if verdict is Verdict.DUPLICATE:
-                    answer = original if answer < 0 else answer
-                    continue
-                if verdict is not Verdict.ACCEPT:
-                    self.plan.doubtful |= verdict is Verdict.GAP
-                    kind, why = _FAULTS[verdict]
-                    return AppendFault(kind, f"producer {producer_id}, sequence {batch.base_sequence}: {why}")
-                staged[producer_id] = after(state, batch.producer_epoch, Seen(batch.base_sequence, last, offset), now_ms)
+            original = self._judge_one(batch, log, staged, (offset, now_ms))
+            if isinstance(original, AppendFault):
+                return original
+            if original >= 0:
+                answer = original if answer < 0 else answer
+                continue
             answer = offset if answer < 0 else answer
             accepted.append(batch)
             offset += batch.last_offset_delta + 1
         known |= staged
         return answer, accepted
+
+    def _judge_apart(self, part: Part, log: PartitionLog, offset: int, now_ms: int) -> tuple[Outcome, Sequence[Batch]]:
+        """The same for batches that stand for themselves: the answer, and those that are new."""
+        known = self._producers.setdefault(log, {})
+        accepted: list[Batch] = []
+        outcomes: list[Appended | AppendFault] = []
+        for batch in part.run.batches:
+            original = self._judge_one(batch, log, known, (offset, now_ms))
+            if isinstance(original, AppendFault):
+                outcomes.append(original)
+            elif original >= 0:
+                outcomes.append(Appended(original, log.start, append_time((batch,))))
+            else:
+                outcomes.append(Appended(offset, log.start, append_time((batch,))))
+                accepted.append(batch)
+                offset += batch.last_offset_delta + 1
+        return Apart(tuple(outcomes)), accepted
+
+    def _judge_one(self, batch: Batch, log: PartitionLog, staged: dict[int, ProducerState], at: tuple[int, int]) -> int | AppendFault:
+        """-1: new, and its producer's state in ``staged`` says so; else the offset it has already. ``at``: offset to be, now."""
+        producer_id, epoch = batch.producer_id, batch.producer_epoch
+        if producer_id < 0:
+            return -1
+        offset, now_ms = at
+        last = (batch.base_sequence + batch.last_offset_delta) % SEQUENCES
+        state = staged.get(producer_id) or self._producers[log].get(producer_id) or log.producers.get(producer_id)
+        if state is None and self._expected and self._overtakes(log, batch):
+            verdict, original = Verdict.GAP, -1
+        else:
+            verdict, original = judge(state, epoch, batch.base_sequence, last)
+        if verdict is Verdict.DUPLICATE:
+            return original
+        if verdict is not Verdict.ACCEPT:
+            self.plan.doubtful |= verdict is Verdict.GAP
+            kind, why = _FAULTS[verdict]
+            return AppendFault(kind, f"producer {producer_id}, sequence {batch.base_sequence}: {why}")
+        staged[producer_id] = after(state, epoch, Seen(batch.base_sequence, last, offset), now_ms)
+        return -1
 
     def _overtakes(self, log: PartitionLog, batch: Batch) -> bool:
         """R03: another run of this producer failed here before any was accepted; this is not that one."""

@@ -20,7 +20,7 @@ from frazil.log.commitrecord import CommitRecord, Section, decode_commit
 from frazil.log.condemned import decode_condemned
 from frazil.log.head import HeadMark, decode_head, read_mark
 from frazil.log.partitions import Bundle, PartitionLog
-from frazil.log.producers import Seen, after, checkpoint_version, decode_checkpoint
+from frazil.log.producers import Seen, after_all, checkpoint_version, decode_checkpoint
 from frazil.log.sealrecords import SealPlan, decode_partition, decode_plan, decode_segment
 from frazil.log.shards import (
     COMMIT,
@@ -297,10 +297,23 @@ class LogState:
     def _add_deltas(self, section: Section, created_ms: int) -> None:
         if not self.keeps_producers:
             return
+        seen: list[Seen] = []
+        place = (-1, -1, 0)
         for row, producer_id, epoch, first, last, base in section.deltas:
-            place = section.rows[row]
-            producers = self.log(place.topic_id, place.partition).producers
-            producers[producer_id] = after(producers.get(producer_id), epoch, Seen(first, last, base), created_ms)
+            if (row, producer_id, epoch) != place:
+                self._add_seen(section, place, seen, created_ms)
+                place, seen = (row, producer_id, epoch), []
+            seen.append(Seen(first, last, base))
+        self._add_seen(section, place, seen, created_ms)
+
+    def _add_seen(self, section: Section, place: tuple[int, int, int], seen: list[Seen], created_ms: int) -> None:
+        """Batches of one producer that follow each other in one row: one step for all of them (R32)."""
+        if not seen:
+            return
+        row, producer_id, epoch = place
+        topic_id, partition, *_ = section.rows[row]
+        producers = self.log(topic_id, partition).producers
+        producers[producer_id] = after_all(producers.get(producer_id), epoch, seen, created_ms)
 
     def _bundle(self, record: CommitRecord) -> Bundle:
         bundle = self.bundles.get(record.ulid)
