@@ -25,6 +25,7 @@ from frazil.kit.chance import Chance
 from frazil.kit.delays import NO_DELAY, Delay
 from frazil.kit.errors import Conflict, FrazilError, Missing, OutcomeUnknown, Refused, RetryLater
 from frazil.kit.tasks import spawn
+from frazil.objects.port import ObjectStore
 
 WORDS: Final = ("C-409", "C-429", "C-400", "C-401", "C-404", "C-5xx/n", "C-5xx/a", "C-cut/n", "C-cut/a", "C-409/a", "C-hang", "ok")
 _LATE: Final = re.compile(r"C-late\((\d+(?:\.\d+)?)\)")
@@ -99,6 +100,19 @@ class FaultyCatalog(Catalog):
         if word != "ok":
             raise OutcomeUnknown(f"{word}: the answer was lost")
         return table
+
+    @property
+    def objects(self) -> ObjectStore | None:
+        """See ``Catalog.objects``."""
+        return self._inner.objects
+
+    async def reading(self, table: LoadedTable) -> Mapping[str, str]:
+        """See ``Catalog.reading``."""
+        return await self._inner.reading(table)
+
+    async def close(self) -> None:
+        """See ``Catalog.close``."""
+        await self._inner.close()
 
     async def settle(self) -> None:
         """Waits until every late request has reached the inner catalog."""

@@ -33,6 +33,8 @@ class Locations:
 
     def key(self, location: str) -> str | None:
         """The key of a location, or None when it is not inside this store."""
+        if not self._root:
+            return canonical(location)  # a store whose keys are locations
         for root in self._roots:
             if location.startswith(root):
                 key = location[len(root) :]
@@ -46,6 +48,16 @@ class Locations:
         if key is None:
             raise Refused(f"location {location[:200]} is not inside the object store {self._root}")
         return key
+
+
+def canonical(location: str) -> str:
+    """One spelling of a location: Hadoop calls ``s3:`` also ``s3a:`` and ``s3n:``, and a path may come without ``file://`` (F56)."""
+    scheme, colon, rest = location.partition(":")
+    if colon and scheme in ("s3a", "s3n"):
+        return f"s3:{rest}"
+    if location.startswith("/") or (scheme == "file" and not rest.startswith("///")):
+        return f"file:///{(rest if colon else location).lstrip('/')}"
+    return location
 
 
 def hex_of(chance: Chance, bits: int) -> str:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from frazil.catalogs.port import Catalog, CatalogDeps
 from frazil.kit.errors import Refused
 from frazil.kit.plugins import load_backend
 
 
-def open_catalog(url: str, deps: CatalogDeps) -> Catalog:
-    """The catalog behind ``sql:///path/catalog.db`` or ``memory:``; back-ends register under ``frazil.catalogs``.
+def open_catalog(url: str, deps: CatalogDeps, properties: Mapping[str, str] | None = None) -> Catalog:
+    """The catalog behind ``sql:///path/catalog.db``, ``memory:`` or ``rest+https://host/path``.
 
-    Raises Refused for an unknown scheme or an address the back-end cannot use.
+    Back-ends register under ``frazil.catalogs``.
+    ``properties`` have the names of PyIceberg; only some kinds have any. No input or output happens yet where the catalog is elsewhere.
+    Raises Refused for an unknown scheme, an address or a property that the back-end cannot use.
     """
     scheme, colon, _ = url.partition(":")
     if not colon or not scheme:
-        raise Refused(f"catalog url {url!r}: write scheme:…, for example sql:///var/lib/frazil/catalog.db")
-    catalog: Catalog = load_backend("frazil.catalogs", scheme)(url, deps)
+        raise Refused(f"catalog url {url!r}: write scheme:…, for example sql:///var/lib/frazil/catalog.db or rest+https://host/path")
+    kind = scheme.partition("+")[0]
+    backend = load_backend("frazil.catalogs", kind)
+    given = {name: value for name, value in (properties or {}).items() if value != ""}
+    if kind != "rest" and given:
+        raise Refused(f"catalog {kind}: takes no properties, but has {', '.join(sorted(given))}")
+    catalog: Catalog = backend(url, deps, given) if kind == "rest" else backend(url, deps)
     return catalog

@@ -92,6 +92,22 @@ class Catalog(Protocol):
         """Forgets the table; its files stay. Raises Missing."""
         ...
 
+    @property
+    def objects(self) -> ObjectStore | None:
+        """The store of the tables' files where the catalog decides that; its keys are locations. None: the process's own object store."""
+        return None
+
+    async def reading(self, table: LoadedTable) -> Mapping[str, str]:
+        """What another engine needs to read the table's files, under Iceberg's ``s3.*`` names; empty when the locations are enough.
+
+        Raises RetryLater, Refused.
+        """
+        return {}
+
+    async def close(self) -> None:
+        """Ends connections, if there are any."""
+        return
+
 
 def split_ident(ident: str) -> tuple[str, str]:
     """``a.b.name`` → (``a.b``, ``name``). Raises Refused when a part is empty or not fit for a path."""

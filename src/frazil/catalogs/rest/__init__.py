@@ -1,0 +1,3 @@
+"""The client side of the Iceberg REST catalog protocol: HTTP, sign-in, answers, vended credentials."""
+
+__all__: list[str] = []
