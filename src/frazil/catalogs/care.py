@@ -185,7 +185,7 @@ class Care:
                 due.setdefault(grace_ms, []).append(key)
         for grace_ms, keys in sorted(due.items()):
             for at in range(0, len(keys), KEYS_MAX):
-                name = f"{prefix}/metadata/{PREFIX}{self._ulids.next(now_ms)}.json"
+                name = self._committer.locations.side_name(f"{prefix}/metadata/{PREFIX}{self._ulids.next(now_ms)}.json")
                 part = keys[at : at + KEYS_MAX]
                 await write_list(self._deps.objects, name, part, at_ms=now_ms, not_before_ms=now_ms + grace_ms)
         return sum(len(keys) for keys in due.values())

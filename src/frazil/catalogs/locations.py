@@ -27,6 +27,13 @@ class Locations:
         if scheme == "file":
             self._roots += [f"file:{path}", f"file://{path}", unquote(path)]
 
+    def side_name(self, name: str) -> str:
+        """``name`` of an object that Iceberg does not know, next to a table's metadata.
+
+        Where the catalog decides about locations it may take only names that look like Iceberg's (SeaweedFS): those end in ``.stats``.
+        """
+        return name if self._root else f"{name.rpartition('.')[0]}.stats"
+
     def location(self, key: str) -> str:
         """The location of an object."""
         return self._uri(key)

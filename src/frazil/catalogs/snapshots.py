@@ -152,7 +152,7 @@ class Snapshots:
         if fits_inline(progress):
             return None
         data = encode_object(progress)
-        name = f"metadata/frazil-progress-{identity.commit_id}.bin"
+        name = self._locations.side_name(f"metadata/frazil-progress-{identity.commit_id}.bin")
         await put_checked(self._deps.objects, self._locations.key_of(f"{base.location}/{name}"), data)
         return ProgressObject(name=name, length=len(data), crc=crc32c.crc32c(data))
 
