@@ -89,7 +89,7 @@ def landed(directory: pathlib.Path, table: str) -> list[Position]:
     location = metadata_location(directory, table)
     if location is None or not has_snapshot(location):
         return []
-    return [(int(str(p)), int(str(o))) for p, o in query(f"SELECT _partition, _offset FROM iceberg_scan('{location}') ORDER BY 1, 2")]
+    return [(int(str(p)), int(str(o))) for p, o in query(f"SELECT _kafka_partition, _offset FROM iceberg_scan('{location}') ORDER BY 1, 2")]
 
 
 def dead_letters(directory: pathlib.Path, table: str) -> list[Position]:

@@ -195,7 +195,7 @@ def _read_topic(world: World, topic: str) -> tuple[Found, Found, list[str]]:
     main, dead = _open(world, f"lake.{topic}"), _open(world, f"lake.{topic}_dead")
     if main is not None:
         for row in main.rows():
-            rows.setdefault((row["_partition"], row["_offset"]), []).append(row)
+            rows.setdefault((row["_kafka_partition"], row["_offset"]), []).append(row)
         main.check_all()
         problems += [f"WHOLE {topic}: {problem}" for problem in main.problems]
     if dead is not None:

@@ -1,13 +1,15 @@
 """The metadata columns of a landed row: where it came from, when, and what travelled beside its value.
 
-| column       | type                                    | from                          |
-|--------------|-----------------------------------------|-------------------------------|
-| `_topic`     | string                                  | topic name                    |
-| `_partition` | int                                     | partition                     |
-| `_offset`    | long                                    | offset                        |
-| `_timestamp` | timestamptz (microseconds)              | record timestamp, ms × 1000   |
-| `_key`       | binary                                  | record key, null stays null   |
-| `_headers`   | list<struct<key: string, value: binary>>| headers in order, duplicates kept |
+| column             | type                                    | from                          |
+|--------------------|-----------------------------------------|-------------------------------|
+| `_topic`           | string                                  | topic name                    |
+| `_kafka_partition` | int                                     | partition                     |
+| `_offset`          | long                                    | offset                        |
+| `_timestamp`       | timestamptz (microseconds)              | record timestamp, ms × 1000   |
+| `_key`             | binary                                  | record key, null stays null   |
+| `_headers`         | list<struct<key: string, value: binary>>| headers in order, duplicates kept |
+
+Not `_partition`: that name is one of Iceberg's own metadata columns, and Spark refuses to read a table that has it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.bi
 HEADERS: Final = pa.list_(pa.field("element", HEADER))
 _FIELDS: Final[list[tuple[str, pa.DataType]]] = [
     ("_topic", pa.string()),
-    ("_partition", pa.int32()),
+    ("_kafka_partition", pa.int32()),
     ("_offset", pa.int64()),
     ("_timestamp", pa.timestamp("us", tz="UTC")),
     ("_key", pa.binary()),
@@ -32,6 +34,21 @@ _FIELDS: Final[list[tuple[str, pa.DataType]]] = [
 ]
 METADATA_SCHEMA: Final = pa.schema(_FIELDS)
 METADATA_NAMES: Final = frozenset(METADATA_SCHEMA.names)
+ICEBERG_NAMES: Final = frozenset(
+    {
+        "_file",
+        "_pos",
+        "_deleted",
+        "_spec_id",
+        "_partition",
+        "_row_id",
+        "_last_updated_sequence_number",
+        "_change_type",
+        "_change_ordinal",
+        "_commit_snapshot_id",
+    }
+)
+"""Iceberg's own metadata columns. A table with a column of such a name cannot be read by Spark, so value fields never make one."""
 _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_999
 
@@ -47,7 +64,7 @@ def metadata_arrays(rows: Rows) -> dict[str, Column]:
     at = long_array(origin_of_row)
     return {
         "_topic": pa.array([origin.topic for origin in rows.origins], pa.string()).take(at),
-        "_partition": pa.array([origin.key.partition for origin in rows.origins], pa.int32()).take(at),
+        "_kafka_partition": pa.array([origin.key.partition for origin in rows.origins], pa.int32()).take(at),
         "_offset": long_array(rows.offsets),
         "_timestamp": timestamp_array(rows.timestamps_ms),
         "_key": pa.array(rows.keys, pa.binary()),

@@ -7,7 +7,7 @@ import pyarrow as pa
 from frazil.catalogs.port import CreateTable, LoadedTable
 from frazil.catalogs.schema import arrow_schema
 from frazil.kit.errors import Conflict, Missing, Refused
-from frazil.landing.columns import METADATA_NAMES
+from frazil.landing.columns import ICEBERG_NAMES, METADATA_NAMES
 from frazil.landing.convert import Shape, full_schema, value_columns
 from frazil.landing.lake import Lake, within
 from frazil.landing.settings import LandingDeps, LandingSettings
@@ -15,7 +15,7 @@ from frazil.metadata.landedtables import get_table_uuid, put_table_uuid
 from frazil.metadata.landings import LandingSpec
 from frazil.schemas import DecodeOptions, decoder_for, parse_columns
 
-OPTIONS = ("catalog", "paused", "recreated")
+OPTIONS = ("catalog", "manifest", "paused", "recreated")
 
 
 class Target:
@@ -28,7 +28,7 @@ class Target:
         self._deadline_ms = settings.call_deadline_ms
         self._uuid: str | None = None
         self._asked_uuid = False
-        reserved = METADATA_NAMES if spec.metadata_columns else frozenset[str]()
+        reserved = ICEBERG_NAMES | METADATA_NAMES if spec.metadata_columns else ICEBERG_NAMES
         declared = parse_columns(spec.columns, reserved=reserved) if spec.columns else None
         self._declared = None if declared is None else declared.names
         options = DecodeOptions(reserved=reserved, null_value_rows=spec.metadata_columns)

@@ -96,7 +96,7 @@ def test_each_record_is_landed_once_whatever_happens(seed: int) -> None:
             await asyncio.gather(*(one_life(world) for _ in range(world.chance.randrange(1, 3))))
         await producer
         await world.land(seconds=30.0, settings=SETTINGS)
-        rows = Counter((row["_partition"], row["_offset"]) for row in await world.rows("default.t"))
+        rows = Counter((row["_kafka_partition"], row["_offset"]) for row in await world.rows("default.t"))
         dead = Counter((row["partition"], row["offset"]) for row in await world.rows("default.t_dead"))
         assert set(rows) | set(dead) == produced
         assert not set(rows) & set(dead)

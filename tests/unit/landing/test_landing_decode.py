@@ -37,7 +37,7 @@ def test_rows_of_several_partitions_stand_side_by_side_with_their_origin() -> No
     assert [(done.first, done.end) for done in decoded.consumed] == [(0, 3), (5, 6)]
     columns = metadata_arrays(decoded.rows)
     assert {name: array.type for name, array in columns.items()} == dict(zip(METADATA_SCHEMA.names, METADATA_SCHEMA.types, strict=True))
-    assert columns["_partition"].to_pylist() == [0, 0, 0, 2]
+    assert columns["_kafka_partition"].to_pylist() == [0, 0, 0, 2]
     assert columns["_offset"].to_pylist() == [0, 1, 2, 5]
     assert columns["_key"].to_pylist() == [b"k0", b"k1", b"k2", b"k5"]
     assert columns["_headers"].to_pylist()[:2] == [[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], []]

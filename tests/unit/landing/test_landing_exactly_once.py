@@ -48,7 +48,7 @@ async def fill(world: World, *, batches: int = 6, poison: bool = True, partition
 
 async def check(world: World, produced: set[tuple[int, int]], *, poison: bool = True) -> None:
     """Each record once: good ones in the table, poison in the dead-letter table, and progress at the log end."""
-    rows = Counter((row["_partition"], row["_offset"]) for row in await world.rows(TABLE))
+    rows = Counter((row["_kafka_partition"], row["_offset"]) for row in await world.rows(TABLE))
     dead = Counter((row["partition"], row["offset"]) for row in await world.rows(TABLE + "_dead")) if poison else Counter()
     assert max(rows.values(), default=1) == 1
     assert max(dead.values(), default=1) == 1

@@ -31,7 +31,7 @@ def test_json_records_land_in_an_inferred_table_with_metadata_columns() -> None:
         await world.produce("orders.v1", [js(id=3)], partition=1)
         await world.land()
         rows = sorted(await world.rows("default.orders__v1"), key=lambda row: row["id"])
-        assert [(row["id"], row["price"], row["note"], row["_partition"], row["_offset"]) for row in rows] == [
+        assert [(row["id"], row["price"], row["note"], row["_kafka_partition"], row["_offset"]) for row in rows] == [
             (1, 1.5, None, 0, 0),
             (2, None, "x", 0, 1),
             (3, None, None, 1, 0),
@@ -40,9 +40,23 @@ def test_json_records_land_in_an_inferred_table_with_metadata_columns() -> None:
         assert {row["_key"] for row in rows} == {b"k"}
         assert rows[0]["_timestamp"].timestamp() * 1000 >= 1_700_000_000_000
         columns = world.oracle.columns(await world.location("default.orders__v1"))
-        assert list(columns) == ["id", "price", "note", "_topic", "_partition", "_offset", "_timestamp", "_key", "_headers"]
+        assert list(columns) == ["id", "price", "note", "_topic", "_kafka_partition", "_offset", "_timestamp", "_key", "_headers"]
         status = await world.status("default.orders__v1")
         assert (status.state, status.behind_records, status.rows_landed, status.freshness_ms) == ("idle", 0, 3, 0)
+
+    play(story)
+
+
+def test_no_column_gets_a_name_that_iceberg_keeps_for_itself() -> None:
+    """Spark refuses to read a table with such a column: "Table column names conflict with names reserved for Iceberg metadata columns"."""
+
+    async def story(world: World) -> None:
+        await world.topics.create("t", 1)
+        await world.produce("t", [js(_file="f", _partition=1, _POS=2, _row_id=3, _deleted=True, _partition_=4)])
+        await world.land()
+        columns = world.oracle.columns(await world.location("default.t"))
+        assert list(columns)[:6] == ["_file_", "_partition_", "_POS_", "_row_id_", "_deleted_", "_partition__"]
+        assert not {name.lower() for name in columns} & {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id"}
 
     play(story)
 

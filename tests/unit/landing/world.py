@@ -173,7 +173,7 @@ class World:
         return self.oracle.rows(await self.location(table))
 
     async def offsets(self, table: str, *, partition: int = 0) -> list[int]:
-        return sorted(row["_offset"] for row in await self.rows(table) if row["_partition"] == partition)
+        return sorted(row["_offset"] for row in await self.rows(table) if row["_kafka_partition"] == partition)
 
     async def snapshots(self, table: str) -> list[dict[str, Any]]:
         return self.oracle.snapshots(await self.location(table))
