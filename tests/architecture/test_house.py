@@ -20,6 +20,7 @@ HOSTS = {
     "click": {"cli"},
     "crc32c": {"records", "segments", "log", "catalogs", "metadata"},
     "cramjam": {"records"},
+    "obstore": {"objects"},
     "pyarrow": {"records", "schemas", "catalogs", "landing", "query"},
     "sqlite3": {"metadata", "catalogs"},
     "yaml": {"assembly", "cli", "admin"},

@@ -7,10 +7,14 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from frazil.kit.clock import Clock
+from tests.servers import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, SeaweedFs
+
+from frazil.kit.clock import Clock, SystemClock
 from frazil.kit.delays import Delay
 from frazil.kit.tasks import InlineOffload, ThreadOffload
+from frazil.objects.access import CloudAccess
 from frazil.objects.faulty import NO_FAULTS, FaultyObjects, ObjectFaults
+from frazil.objects.opening import open_objects
 from frazil.objects.port import ObjectStore
 from frazil.objects.stores.file import FileObjects
 from frazil.objects.stores.memory import MemoryBucket, MemoryObjects
@@ -51,6 +55,24 @@ def file(directory: pathlib.Path, clock: Clock) -> Opener:
 
 def file_inline(directory: pathlib.Path, clock: Clock) -> Opener:
     return lambda: FileObjects(directory / "objects", offload=InlineOffload())
+
+
+def s3(server: SeaweedFs) -> Callable[[pathlib.Path, Clock], Opener]:
+    """A prefix of its own in the test bucket; handles share it."""
+
+    def opener(directory: pathlib.Path, clock: Clock) -> Opener:
+        url = f"s3://{BUCKET}/{server.new_prefix()}"
+        access = CloudAccess(
+            endpoint=server.s3,
+            region=REGION,
+            access_key_id=ACCESS_KEY,
+            secret_access_key=SECRET_KEY,
+            allow_http=True,
+            check_conditions=False,
+        )
+        return lambda: open_objects(url, offload=InlineOffload(), clock=SystemClock(), access=access)
+
+    return opener
 
 
 def faulty(below: Callable[[pathlib.Path, Clock], Opener], plan: ObjectFaults) -> Callable[[pathlib.Path, Clock], Opener]:

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from frazil.kit.clock import Clock
 from frazil.kit.errors import Conflict, FrazilError, Missing, OutcomeUnknown, Refused, RetryLater
 from frazil.kit.tasks import Offload
 from frazil.objects.keys import RESERVED, Data, buffers, check_key, check_prefix
+from frazil.objects.opening import ObjectDeps
 from frazil.objects.port import ObjectInfo, ObjectStore
 
 MidPut = Callable[[str], None]
@@ -201,13 +201,12 @@ class FileObjects(ObjectStore):
                 _fsync_directory(directory)
 
 
-def open_store(url: str, *, offload: Offload, clock: Clock, mid_put: MidPut | None = None) -> ObjectStore:
+def open_store(url: str, deps: ObjectDeps) -> ObjectStore:
     """The store for ``file:///absolute/path`` (no host, no percent-encoding). Raises Refused."""
-    del clock  # a file's time is the file system's
     path = url.removeprefix("file://")
     if path == url or not path.startswith("/") or path.strip("/") == "" or "\0" in path:
         raise Refused(f"objects url {url!r}: write file:///absolute/path")
-    return FileObjects(Path(os.path.normpath(path)), offload=offload, mid_put=mid_put)
+    return FileObjects(Path(os.path.normpath(path)), offload=deps.offload, mid_put=deps.mid_put)
 
 
 def _entry(entry: os.DirEntry[str], directory: str, prefix: str) -> _Found | None:

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from frazil.kit.clock import Clock
 from frazil.kit.errors import Conflict, Missing, Refused
-from frazil.kit.tasks import Offload
 from frazil.objects.keys import Data, buffers, check_key, check_prefix
+from frazil.objects.opening import ObjectDeps
 from frazil.objects.port import ObjectInfo, ObjectStore
 
 MidPut = Callable[[str], None]
@@ -87,9 +87,8 @@ class MemoryObjects(ObjectStore):
                 del self._bucket.keys[bisect_left(self._bucket.keys, key)]
 
 
-def open_store(url: str, *, offload: Offload, clock: Clock, mid_put: MidPut | None = None) -> ObjectStore:
+def open_store(url: str, deps: ObjectDeps) -> ObjectStore:
     """A new, empty store for ``memory:``. Share a ``MemoryBucket`` to open the same one twice."""
-    del offload  # nothing here blocks
     if url.rstrip("/") != "memory:":
         raise Refused(f"objects url {url!r}: the memory store takes no path; write memory:")
-    return MemoryObjects(MemoryBucket(), clock, mid_put=mid_put)
+    return MemoryObjects(MemoryBucket(), deps.clock, mid_put=deps.mid_put)
