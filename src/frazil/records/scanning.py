@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -41,6 +42,20 @@ class RecordColumns:
         for column in (self.offsets, self.timestamps_ms, self.keys, self.values, self.headers):
             del column[length:]
 
+    def drop_below(self, offset: int) -> None:
+        """Drops the records with an offset below ``offset``."""
+        if at := bisect_left(self.offsets, offset):
+            for column in (self.offsets, self.timestamps_ms, self.keys, self.values, self.headers):
+                del column[:at]
+
+    def extend(self, other: RecordColumns) -> None:
+        """Appends the records of ``other``."""
+        self.offsets.extend(other.offsets)
+        self.timestamps_ms.extend(other.timestamps_ms)
+        self.keys += other.keys
+        self.values += other.values
+        self.headers += other.headers
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFault:
@@ -57,12 +72,16 @@ class BatchFault:
     raw: bytes
 
 
-class _Unreadable(Exception):
-    """Internal: why one batch is given up."""
+class Unreadable(Exception):
+    """Why one batch is given up; never leaves the room."""
 
     def __init__(self, code: FaultCode, why: str) -> None:
         super().__init__(why)
         self.code: FaultCode = code
+
+    def fault(self, batch: Batch, frame: memoryview) -> BatchFault:
+        """What becomes of ``batch``."""
+        return BatchFault(first_offset=batch.base_offset, last_offset=batch.last_offset, code=self.code, why=str(self), raw=bytes(frame))
 
 
 def scan(run: Bytes, *, uncompressed_bytes_max: int, where: str = "") -> tuple[RecordColumns, tuple[BatchFault, ...]]:
@@ -77,29 +96,21 @@ def scan(run: Bytes, *, uncompressed_bytes_max: int, where: str = "") -> tuple[R
     position = 0
     expected = 0
     while position < len(view):
-        batch, magic = _frame(view, position, f"{where or 'run'}@{position}")
-        if batch.base_offset < expected:
-            raise Corrupt(
-                f"base offset {batch.base_offset} is below {expected}; was the run patched?", where=f"{where or 'run'}@{position}"
-            )
+        batch, magic = read_frame(view, position, expected, f"{where or 'run'}@{position}")
         frame = view[position : position + batch.length]
         mark = len(columns)
         try:
-            _check(batch, magic, frame)
-            if not batch.is_control:
-                _read_batch(batch, frame, columns, uncompressed_bytes_max)
-        except _Unreadable as error:
+            read_batch(batch, magic, frame, columns, uncompressed_bytes_max)
+        except Unreadable as error:
             columns.cut(mark)
-            faults.append(
-                BatchFault(first_offset=batch.base_offset, last_offset=batch.last_offset, code=error.code, why=str(error), raw=bytes(frame))
-            )
+            faults.append(error.fault(batch, frame))
         expected = batch.last_offset + 1
         position += batch.length
     return columns, tuple(faults)
 
 
-def _frame(view: memoryview, position: int, where: str) -> tuple[Batch, int]:
-    """The batch at ``position`` and its magic; only what is needed to walk on is checked."""
+def read_frame(view: memoryview, position: int, expected: int, where: str) -> tuple[Batch, int]:
+    """The batch at ``position`` and its magic; only what is needed to walk on is checked, and that offsets go up."""
     left = len(view) - position
     if left < HEADER_BYTES:
         raise Corrupt(f"{left} bytes are too few for a batch header", where=where)
@@ -107,35 +118,41 @@ def _frame(view: memoryview, position: int, where: str) -> tuple[Batch, int]:
     length = rest + 12
     if not HEADER_BYTES <= length <= left or last < 0 or not 0 <= base <= OFFSET_MAX - last:
         raise Corrupt(f"a batch of {length} bytes (of {left}), base offset {base}, last offset delta {last} cannot be", where=where)
+    if base < expected:
+        raise Corrupt(f"base offset {base} is below {expected}; was the run patched?", where=where)
     return Batch(position, length, base, attributes, last, first_ms, max_ms, pid, epoch, sequence, count, crc), magic
 
 
 def _check(batch: Batch, magic: int, frame: memoryview) -> None:
     if magic != 2:
-        raise _Unreadable("magic", f"magic {magic} is not 2")
+        raise Unreadable("magic", f"magic {magic} is not 2")
     if crc32c(frame[21:]) != batch.crc:
-        raise _Unreadable("crc", f"CRC-32C is not {batch.crc:08x} as the header says")
+        raise Unreadable("crc", f"CRC-32C is not {batch.crc:08x} as the header says")
     if not 0 <= batch.record_count <= batch.last_offset_delta + 1:
-        raise _Unreadable("counts", f"{batch.record_count} records cannot have last offset delta {batch.last_offset_delta}")
+        raise Unreadable("counts", f"{batch.record_count} records cannot have last offset delta {batch.last_offset_delta}")
 
 
-def _read_batch(batch: Batch, frame: memoryview, columns: RecordColumns, bytes_max: int) -> None:
+def read_batch(batch: Batch, magic: int, frame: memoryview, columns: RecordColumns, bytes_max: int) -> None:
+    """Appends the records of one batch, none of a control batch. Raises Unreadable, then part of them may be there."""
+    _check(batch, magic, frame)
+    if batch.is_control:
+        return
     try:
         codec = batch.codec
     except Refused as error:
-        raise _Unreadable("codec", str(error)) from error
+        raise Unreadable("codec", str(error)) from error
     try:
         data = decompress(codec, frame[HEADER_BYTES:], bytes_max=bytes_max)
     except Corrupt as error:
-        raise _Unreadable("decompress", error.why) from error
+        raise Unreadable("decompress", error.why) from error
     try:
         end = _read_records(batch, data, columns)
     except IndexError:
-        raise _Unreadable("records", f"records end inside record {len(columns.offsets)}") from None
+        raise Unreadable("records", f"records end inside record {len(columns.offsets)}") from None
     except (ValueError, OverflowError) as error:
-        raise _Unreadable("records", f"record is malformed: {error}") from error
+        raise Unreadable("records", f"record is malformed: {error}") from error
     if end != len(data):
-        raise _Unreadable("records", f"{len(data) - end} bytes follow the last record")
+        raise Unreadable("records", f"{len(data) - end} bytes follow the last record")
 
 
 def _read_records(batch: Batch, data: bytes, columns: RecordColumns) -> int:
