@@ -83,7 +83,7 @@ async def _progress(stores: Stores, settings: FrazilSettings, notes: list[str]) 
     for namespace in sorted(namespaces):
         for ident in await stores.catalog.list(namespace):
             try:
-                progress = await read_progress(stores.objects, await stores.catalog.load(ident))
+                progress = await read_progress(stores.table_objects, await stores.catalog.load(ident))
             except (Refused, Corrupt, Missing) as error:
                 notes.append(f"progress of table {ident} is not known: {error}")
                 continue

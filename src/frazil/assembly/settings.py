@@ -18,6 +18,33 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogSettings:
+    """The Iceberg catalog, when it is a REST catalog. Names as Iceberg's clients have them, with ``_`` for ``-`` and ``.``."""
+
+    uri: str = setting("", "Iceberg REST catalog, for example https://host/path (what stands before /v1); empty: store.catalog")
+    warehouse: str = setting("", "which warehouse of the catalog: a name or an address, as the catalog wants it")
+    prefix: str = setting("", "path between /v1/ and the resources; empty: what the catalog says itself")
+    token: str = setting("", "bearer token for the catalog", secret=True)
+    credential: str = setting("", "OAuth2 client credentials, id:secret", secret=True)
+    oauth2_server_uri: str = setting("", "OAuth2 token endpoint; empty: the catalog's own /v1/oauth/tokens")
+    scope: str = setting("", "OAuth2 scope; empty: catalog (Polaris wants PRINCIPAL_ROLE:ALL, Unity all-apis)")
+    audience: str = setting("", "OAuth2 audience, where the token endpoint wants one")
+    resource: str = setting("", "OAuth2 resource, where the token endpoint wants one")
+    sigv4: bool = setting(False, "sign requests with AWS Signature Version 4 (needs frazil[aws])")
+    signing_name: str = setting("execute-api", "AWS service name for signatures: glue, s3tables, execute-api")
+    signing_region: str = setting("", "AWS region for signatures; empty: the region of the tables' files")
+    headers: str = setting("", "more headers of every request: Name=value, Name=value", secret=True)
+    ca_file: str = setting("", "PEM file of the certificate authority of catalog and token endpoint; empty: the system's")
+    proxy: str = setting("", "proxy for the catalog, http://host:port; empty: HTTPS_PROXY and NO_PROXY of the environment", secret=True)
+    vended: bool = setting(True, "ask the catalog for credentials to the tables' files (vended credentials)")
+    timeout_ms: int = setting(60_000, "deadline of one request to the catalog, sign-in included", least=100)
+    s3_endpoint: str = setting("", "object store of the tables' files, where the catalog does not say; empty: the one of the log")
+    s3_region: str = setting("", "its region")
+    s3_access_key_id: str = setting("", "access key id for the tables' files, where the catalog does not vend any", secret=True)
+    s3_secret_access_key: str = setting("", "its secret", secret=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
     """The Kafka side."""
 
@@ -69,5 +96,6 @@ class FrazilSettings:
     data_dir: str = setting(".frazil", "directory of the embedded stores")
     log_level: str = setting("info", "debug, info, warning or error; messages go to stderr")
     store: StoreSettings = field(default_factory=StoreSettings)
+    catalog: CatalogSettings = field(default_factory=CatalogSettings)
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     landing: LandingSettings = field(default_factory=LandingSettings)

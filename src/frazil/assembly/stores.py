@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from frazil.assembly.catalogs import catalog_address, catalog_properties
 from frazil.assembly.load import PlannedFault, planned_fault
 from frazil.assembly.marks import Marks
 from frazil.assembly.settings import FrazilSettings
@@ -38,6 +39,11 @@ class Stores:
     offload: ThreadOffload
     faults: FaultPoints
 
+    @property
+    def table_objects(self) -> ObjectStore:
+        """Where the files of the catalog's tables are."""
+        return self.catalog.objects or self.objects
+
 
 @asynccontextmanager
 async def open_stores(settings: FrazilSettings, *, create: bool = True, check_marks: bool = True) -> AsyncIterator[Stores]:
@@ -50,16 +56,17 @@ async def open_stores(settings: FrazilSettings, *, create: bool = True, check_ma
     offload, faults = ThreadOffload("frazil-work"), FaultPoints(_killer(planned_fault()))
     addresses = addresses_of(settings)
     objects = open_objects(addresses.objects, offload=offload, clock=clock, mid_put=lambda key: _mid_put(faults, key))
+    deps = CatalogDeps(objects=objects, offload=offload, clock=clock, chance=chance, faults=faults)
+    catalog = open_catalog(addresses.catalog, deps, catalog_properties(settings))
     metadata = open_metadata(addresses.metadata, clock=clock)
     try:
         instance = await _claim_bucket(metadata, objects, await open_instance(metadata, chance), addresses.metadata)
         if check_marks:
             await Marks(metadata, objects, chance).check()
-        deps = CatalogDeps(objects=objects, offload=offload, clock=clock, chance=chance, faults=faults)
         yield Stores(
             metadata=metadata,
             objects=objects,
-            catalog=open_catalog(addresses.catalog, deps),
+            catalog=catalog,
             catalog_deps=deps,
             instance=instance,
             clock=clock,
@@ -68,6 +75,7 @@ async def open_stores(settings: FrazilSettings, *, create: bool = True, check_ma
             faults=faults,
         )
     finally:
+        await catalog.close()
         await metadata.close()
         offload.close()
 
@@ -98,7 +106,7 @@ def addresses_of(settings: FrazilSettings) -> Addresses:
     return Addresses(
         objects=settings.store.objects or f"file://{directory}/objects",
         metadata=settings.store.metadata or f"sqlite://{directory}/metadata.db",
-        catalog=settings.store.catalog or f"sql://{directory}/catalog.db",
+        catalog=catalog_address(settings),
     )
 
 

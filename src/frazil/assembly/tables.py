@@ -72,7 +72,7 @@ class TableVerbs:
         """Schema, snapshots and progress of one table."""
         loaded = await self._stores.catalog.load(table)
         schema = arrow_schema(loaded)
-        progress = await read_progress(self._stores.objects, loaded)
+        progress = await read_progress(self._stores.table_objects, loaded)
         texts = [text.split(" ", 1) for text in describe(schema)]
         return TableDetail(
             table=table,

@@ -35,9 +35,10 @@ class Lake:
 
 def open_lakes(deps: LandingDeps, settings: LandingSettings) -> dict[str, Lake]:
     """One lake per named catalog."""
-    shared = CatalogDeps(objects=deps.objects, offload=deps.offload, clock=deps.clock, chance=deps.chance, faults=deps.faults)
     lakes = {}
     for name, catalog in deps.catalogs.items():
+        objects = catalog.objects or deps.objects
+        shared = CatalogDeps(objects=objects, offload=deps.offload, clock=deps.clock, chance=deps.chance, faults=deps.faults)
         committer = Committer(catalog, shared)
         care = Care(
             committer,
@@ -53,7 +54,7 @@ def open_lakes(deps: LandingDeps, settings: LandingSettings) -> dict[str, Lake]:
             committer=committer,
             writer=FileWriter(shared),
             care=care,
-            objects=deps.objects,
+            objects=objects,
             offload=deps.offload,
         )
     return lakes

@@ -149,7 +149,7 @@ class TablePipeline:
         if idle and now_ms - self._loaded_at_ms < self._settings.progress_idle_ms:
             return self._table, states
         self._table = await self._target.load() or await self._target.create_declared()
-        progress = await within(read_progress(self._deps.objects, self._table), deadline_ms, "reading progress") if self._table else {}
+        progress = await within(read_progress(self._lake.objects, self._table), deadline_ms, "reading progress") if self._table else {}
         self._loaded_at_ms = now_ms
         self.ledger.load(progress)
         states = self.ledger.states(topics, self._deps.index, pinned)

@@ -1,0 +1,89 @@
+"""The cluster's own catalog as its settings describe it: an address and properties under the names that Iceberg's clients use."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+
+from frazil.assembly.settings import CatalogSettings, FrazilSettings
+from frazil.kit.errors import Refused
+
+
+def catalog_address(settings: FrazilSettings) -> str:
+    """``catalog.uri``, or ``store.catalog``, or a file under ``data_dir``. Raises Refused when the first two differ."""
+    uri, stored = _with_kind(settings.catalog.uri), settings.store.catalog
+    if uri and stored and uri != stored:
+        raise Refused("catalog.uri and store.catalog name two catalogs; leave one of them empty")
+    return uri or stored or f"sql://{pathlib.Path(settings.data_dir).resolve()}/catalog.db"
+
+
+def catalog_properties(settings: FrazilSettings) -> Mapping[str, str]:
+    """Properties of a REST catalog; none for the other kinds, which would not know what to do with them.
+
+    Raises Refused when a setting of the group is given that the catalog in use does not have.
+    """
+    given = settings.catalog
+    if not catalog_address(settings).startswith("rest"):
+        unused = [name for name, value in _own(given).items() if value]
+        if unused:
+            raise Refused(f"catalog settings for a REST catalog are given ({', '.join(sorted(unused))}), but catalog.uri names none")
+        return {}
+    properties = {
+        **_own(given),
+        **_headers(given.headers),
+        "rest.sigv4-enabled": _flag(value=given.sigv4),
+        "vended-credentials": _flag(value=given.vended),
+        "timeout-ms": str(given.timeout_ms),
+    }
+    if given.sigv4:
+        properties["rest.signing-name"] = given.signing_name
+    return {name: value for name, value in {**storage_options(settings), **properties}.items() if value}
+
+
+def storage_options(settings: FrazilSettings) -> Mapping[str, str]:
+    """``s3.*`` options for tables' files that came without their own: the catalog group's, else those of the log's store."""
+    given = settings.catalog
+    if given.s3_endpoint or given.s3_access_key_id:
+        return {
+            "s3.endpoint": given.s3_endpoint,
+            "s3.region": given.s3_region,
+            "s3.access-key-id": given.s3_access_key_id,
+            "s3.secret-access-key": given.s3_secret_access_key,
+        }
+    return {}
+
+
+def _own(given: CatalogSettings) -> dict[str, str]:
+    """Settings that have the same meaning as one property each."""
+    return {
+        "warehouse": given.warehouse,
+        "prefix": given.prefix,
+        "token": given.token,
+        "credential": given.credential,
+        "oauth2-server-uri": given.oauth2_server_uri,
+        "scope": given.scope,
+        "audience": given.audience,
+        "resource": given.resource,
+        "rest.signing-region": given.signing_region,
+        "ssl.cabundle": given.ca_file,
+        "proxy": given.proxy,
+    }
+
+
+def _headers(text: str) -> dict[str, str]:
+    headers = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, sign, value = part.partition("=")
+        if not sign or not name.strip():
+            raise Refused("catalog.headers: write Name=value, Name=value")
+        headers[f"header.{name.strip()}"] = value.strip()
+    return headers
+
+
+def _flag(*, value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _with_kind(uri: str) -> str:
+    """A bare http address is a REST catalog's."""
+    return f"rest+{uri}" if uri.startswith(("http://", "https://")) else uri
