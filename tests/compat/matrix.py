@@ -1,0 +1,83 @@
+"""The client matrix: every client x codec x {produce, consume}, the codec read back from the stored attributes.
+
+python -m tests.compat.matrix [--records 100000] [--clients kafkajs,java] [--codecs zstd] [--again]
+
+Resumable: cells of the same source that are in docs/results/client-matrix.json already are kept, unless ``--again``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+import tempfile
+from typing import Any
+
+from tests.compat import builds, cells, rows
+from tests.compat.process import Processes
+from tests.faults import results
+
+RESULT = "client-matrix.json"
+
+
+def mark(cell: dict[str, Any] | None) -> str:
+    """A cell in a few letters."""
+    if cell is None:
+        return "-"
+    return f"FAILED: {cell['problem']}" if cell["problem"] else f"{cell['stored']} / {sum(cell['own_read']) + sum(cell['reference_read'])}"
+
+
+def print_table(found: dict[str, dict[str, Any]], left_out: dict[str, str]) -> None:
+    print(f"{'produced / consumed':<28}" + "".join(f"{codec:<18}" for codec in cells.CODECS))
+    for row in rows.ROWS:
+        if row.name in left_out:
+            print(f"{row.name:<28}left out: {left_out[row.name]}")
+        else:
+            print(f"{row.name:<28}" + "".join(f"{mark(found.get(f'{row.name}|{codec}'))[:60]:<18}" for codec in cells.CODECS))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--clients", default="", help="only rows whose name contains one of these words")
+    parser.add_argument("--codecs", default=",".join(cells.CODECS))
+    parser.add_argument("--again", action="store_true")
+    options = parser.parse_args()
+    words = [word.lower() for word in options.clients.split(",") if word]
+    before = {} if options.again else results.load(RESULT)
+    before = before if before.get("records") == options.records else {}
+    found: dict[str, dict[str, Any]] = {name: cell for name, cell in before.get("cells", {}).items() if not cell["problem"]}
+    versions: dict[str, dict[str, str]] = before.get("versions", {})
+    left_out: dict[str, str] = {}
+
+    def save() -> None:
+        command = f"python -m tests.compat.matrix --records {options.records}"
+        results.save(RESULT, command, {"records": options.records, "versions": versions, "left_out": left_out, "cells": found})
+
+    with tempfile.TemporaryDirectory() as folder, Processes(pathlib.Path(folder)) as processes:
+        processes.start("broker")
+        place = cells.Place(processes.bootstrap, pathlib.Path(folder) / "data")
+        references: set[str] = set()
+        for row in rows.ROWS:
+            wanted = [c for c in options.codecs.split(",") if f"{row.name}|{c}" not in found]
+            if (words and not any(word in row.name.lower() for word in words)) or not wanted:
+                continue
+            try:
+                program = rows.Program(row, pathlib.Path(folder))
+            except builds.CannotBuild as error:
+                left_out[row.name] = str(error)
+                continue
+            with program:
+                versions[row.name] = {str(name): str(value) for name, value in program.ask("hello").items()}
+                for codec in wanted:
+                    reference = cells.reference(place, codec, records=options.records, known=references, folder=pathlib.Path(folder))
+                    cell = cells.take(program, place, codec, records=options.records, reference=reference)
+                    found[f"{row.name}|{codec}"] = cell.as_json()
+                    print(f"{row.name}, {codec}: {mark(cell.as_json())}", flush=True)
+                    save()
+    print_table(found, left_out)
+    return 1 if any(cell["problem"] for cell in found.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
