@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import sys
+from collections.abc import Callable
 
 import click
 
+from frazil.admin.manifests.schema import reference_page, schema_files
 from frazil.assembly.settings import FrazilSettings
 from frazil.broker.handlers.table import support_page
 from frazil.cli import main as root
@@ -49,7 +52,24 @@ def commands(path: str, command: click.Command) -> list[tuple[str, click.Command
     return found
 
 
-PAGES = {"settings.md": settings_page, "cli.md": cli_page, "protocol-support.md": support_page}
+def manifests_page() -> str:
+    """The written part as it is, then every kind and key."""
+    written, mark, _ = (DOCS / "manifests.md").read_text().partition(REFERENCE)
+    return written + mark + reference_page()
+
+
+def schema_page(name: str) -> Callable[[], str]:
+    return lambda: json.dumps(schema_files()[name], indent=2, ensure_ascii=False) + "\n"
+
+
+REFERENCE = "from the same declarations as the reader.\n\n"
+PAGES: dict[str, Callable[[], str]] = {
+    "settings.md": settings_page,
+    "cli.md": cli_page,
+    "protocol-support.md": support_page,
+    "manifests.md": manifests_page,
+}
+PAGES |= {f"schemas/{name}": schema_page(name) for name in schema_files()}
 
 
 def write() -> int:

@@ -6,6 +6,7 @@ import click
 
 from frazil import __version__
 from frazil.cli.anywhere import accept_after, keep_changes
+from frazil.cli.apply import apply, diff
 from frazil.cli.broker import broker
 from frazil.cli.config import config
 from frazil.cli.consume import consume
@@ -41,6 +42,6 @@ def main(context: click.Context, config: str | None, output: str, bootstrap: str
     context.obj = session
 
 
-for command in (dev, broker, land, topic, group, produce, consume, table, sql, restore, doctor, config):
+for command in (dev, broker, land, apply, diff, topic, group, produce, consume, table, sql, restore, doctor, config):
     main.add_command(command)
 accept_after(main)

@@ -59,17 +59,17 @@ class Session:
 pass_session = click.make_pass_decorator(Session, ensure=True)
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine to its end; errors of the tree become one line on stderr and exit code 1."""
-    return guarded(lambda: asyncio.run(work))
+def run(work: Coroutine[Any, Any, T], *, failure_code: int = 1) -> T:
+    """Runs a coroutine to its end; errors of the tree become one line on stderr and exit code ``failure_code``."""
+    return guarded(lambda: asyncio.run(work), failure_code=failure_code)
 
 
-def guarded(work: Callable[[], T]) -> T:
-    """Runs ``work``; errors of the tree become one line on stderr and exit code 1."""
+def guarded(work: Callable[[], T], *, failure_code: int = 1) -> T:
+    """Runs ``work``; errors of the tree become one line on stderr and exit code ``failure_code``."""
     try:
         return work()
     except FrazilError as error:
-        fail(str(error))
+        fail(str(error), code=failure_code)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
@@ -87,10 +87,10 @@ def pairs(texts: Sequence[str], flag: str = "--set") -> dict[str, str | None]:
     return found
 
 
-def fail(message: str) -> NoReturn:
+def fail(message: str, *, code: int = 1) -> NoReturn:
     """Prints ``message`` to stderr and ends the command."""
     click.echo(f"frazil: {message}", err=True)
-    sys.exit(1)
+    sys.exit(code)
 
 
 def say(message: str) -> None:

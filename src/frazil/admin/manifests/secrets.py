@@ -1,0 +1,101 @@
+"""Where catalog credentials come from, and what the REST catalog back-end is told with them. Pure: the reader is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+from frazil.admin.manifests.catalogspec import SECRET_KEYS, Auth, CatalogSpec, NamedCatalogSpec
+from frazil.kit.errors import Refused
+
+_SCOPES: Final = {"rest": "catalog", "polaris": "PRINCIPAL_ROLE:ALL", "unity": "all-apis"}
+_MANAGED: Final = frozenset({"unity"})
+
+
+class SecretReader(Protocol):
+    """A Kubernetes Secret, or a directory of files."""
+
+    def __call__(self, name: str) -> Mapping[str, str]:
+        """The keys of one secret, of those that are known. Raises Refused when there is no such secret."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogAddress:
+    """What opens a catalog. ``managed``: the service cares for its tables itself, so Frazil's care stays away."""
+
+    url: str
+    properties: Mapping[str, str] = field(repr=False)
+    """In PyIceberg's words; they hold secrets."""
+    managed: bool = False
+
+
+def catalog_address(spec: CatalogSpec, read_secret: SecretReader) -> CatalogAddress:
+    """How to open the catalog of ``spec``. Raises Refused when its secret is not there or lacks a key."""
+    given = _given(spec, read_secret)
+    properties = {"warehouse": _warehouse(spec), **(spec.properties if isinstance(spec, NamedCatalogSpec) else {})}
+    if spec.auth is not None and spec.auth.type == "sigv4":
+        properties |= {
+            "rest.sigv4-enabled": "true",
+            "rest.signing-region": spec.auth.region or "",
+            "rest.signing-name": spec.auth.service or "glue",
+        }
+    elif "token" in given:
+        properties["token"] = given["token"]
+    elif "client_secret" in given:
+        properties |= {
+            "credential": f"{given['client_id']}:{given['client_secret']}",
+            "scope": given.get("scope") or _SCOPES[spec.type],
+            "oauth2-server-uri": given.get("token_endpoint") or _token_endpoint(spec),
+        }
+        if given.get("audience"):
+            properties["audience"] = given["audience"]
+    for key, name in (("s3_access_key_id", "s3.access-key-id"), ("s3_secret_access_key", "s3.secret-access-key")):
+        if key in given:
+            properties[name] = given[key]
+    kept = {name: value for name, value in properties.items() if value}
+    return CatalogAddress(url=f"rest+{spec.endpoint.rstrip('/')}", properties=kept, managed=spec.type in _MANAGED)
+
+
+def _given(spec: CatalogSpec, read_secret: SecretReader) -> dict[str, str]:
+    if spec.auth is not None:
+        return _of_manifest(spec.auth)
+    if spec.credentials is None:
+        return {}
+    name = spec.credentials.secret_ref
+    found = {key: value for key, value in read_secret(name).items() if key in SECRET_KEYS}
+    if "token" not in found:
+        missing = [key for key in ("client_id", "client_secret") if key not in found]
+        if len(missing) == 1 or not ({"s3_access_key_id"} & found.keys() or not missing):
+            raise Refused(f"secret {name} has no key {' and no key '.join(missing)}; give it client_id and client_secret, or token")
+    return found
+
+
+def _of_manifest(auth: Auth) -> dict[str, str]:
+    texts = {
+        "client_id": auth.client_id if auth.type == "oauth" else None,
+        "client_secret": auth.client_secret.value if auth.type == "oauth" and auth.client_secret else None,
+        "token": auth.token.value if auth.type == "bearer" and auth.token else None,
+        "scope": auth.scope,
+        "audience": auth.audience,
+        "token_endpoint": auth.token_endpoint,
+    }
+    return {key: text for key, text in texts.items() if text is not None}
+
+
+def _token_endpoint(spec: CatalogSpec) -> str:
+    """Databricks gives tokens for the whole workspace; every other catalog beside its own paths, as Iceberg's REST specification has it."""
+    if spec.type == "unity":
+        parts = urlsplit(spec.endpoint)
+        return f"{parts.scheme}://{parts.netloc}/oidc/v1/token"
+    return f"{spec.endpoint.rstrip('/')}/v1/oauth/tokens"
+
+
+def _warehouse(spec: CatalogSpec) -> str:
+    """Unity wants a catalog's name; a volume's path begins with it: /Volumes/{catalog}/{schema}/{volume}."""
+    parts = spec.warehouse.split("/")
+    if spec.type == "unity" and len(parts) > 2 and parts[:2] == ["", "Volumes"]:
+        return parts[2]
+    return spec.warehouse
