@@ -34,6 +34,8 @@ PLANS_MAX: Final = 40
 """Plans per transaction: a write and two checks each (R10)."""
 PUTS_MAX: Final = 8
 """Partitions whose segments are stored at the same time."""
+_SHAPES: Final = 3
+"""Batches are in memory as runs, joined, and as segments when a group is sealed."""
 CUTS_MAX: Final = 32
 """Segments of one plan, so that one transaction can end it."""
 
@@ -164,7 +166,7 @@ class Sealer:
         groups: list[list[_Unit]] = []
         size = 0
         for unit in units:
-            if not groups or size + unit.size > self._policy.memory_bytes:
+            if not groups or size + unit.size > self._policy.memory_bytes // _SHAPES:
                 groups.append([])
                 size = 0
             groups[-1].append(unit)

@@ -51,7 +51,7 @@ class UpkeepPolicy:
     segment_bytes: int = 64 * 1024 * 1024
     """Segments are cut at about this size; a partition with that much unsealed is sealed before its time."""
     memory_bytes: int = 256 * 1024 * 1024
-    """Batches one sealing step holds at a time."""
+    """Bytes one sealing step holds, each batch in the three shapes it takes; a segment larger than a third of it goes alone."""
     grace_ms: int = 600_000
     """How long an unreachable object is kept for readers that still have its ref."""
     orphan_interval_ms: int = 600_000
