@@ -17,6 +17,7 @@ from frazil.kit.chance import Chance, UlidSource
 from frazil.kit.clock import Clock
 from frazil.kit.errors import Bug, Conflict, Missing, OutcomeUnknown, Refused, RetryLater
 from frazil.kit.faultpoints import FaultPoints
+from frazil.kit.hedge import Hedge, hedged
 from frazil.log.cache import BlockCache
 from frazil.log.commit import BundleLost, CommitCounts, Sequencer, SequencerDeps, refusal
 from frazil.log.flush import (
@@ -64,6 +65,8 @@ class FlushPolicy:
     put_tries: int = 5
     put_deadline_ms: int = 10_000
     """For one try."""
+    hedge_share: float = 0.0
+    """So many of the PUTs may be sent a second time when they are slower than 95 % of the last ones (R25). For cloud stores."""
     commit_deadline_ms: int = 20_000
     """After it runs that are surely not in the log are given up. One whose fate is unknown is never given up."""
 
@@ -102,6 +105,8 @@ class Appender:
                 deadline_ms=policy.commit_deadline_ms,
             )
         )
+        self.puts = Hedge(share=policy.hedge_share)
+        """How long bundle PUTs take, and how many were sent twice."""
         self._buffer: deque[Request] = deque()
         self._buffered_bytes = 0
         self._gate = Gate(policy.buffer_bytes_max)
@@ -267,7 +272,7 @@ class Appender:
             key = bundle_key(flush.ulid)
             try:
                 async with asyncio.timeout(self._policy.put_deadline_ms / 1000):
-                    await self._deps.objects.put_if_absent(key, flush.data)
+                    flush.ulid = await hedged(self.puts, self._deps.clock, lambda number: self._send(flush, number))
                     break
             except Conflict:
                 if unknown and await self._is_ours(key, flush):
@@ -285,6 +290,15 @@ class Appender:
             raise BundleLost(f"the bundle could not be stored in {self._policy.put_tries} tries")
         if self._deps.cache is not None:
             self._deps.cache.keep(bundle_key(flush.ulid), flush.data)
+
+    async def _send(self, flush: Flush, number: int) -> str:
+        """Puts the bundle and returns its id. A second PUT, when the first is slow, has an id of its own, so the two never meet.
+
+        What the loser may leave behind is a bundle that nobody committed; the collector removes such.
+        """
+        ulid = flush.ulid if number == 0 else self._new_ulid()
+        await self._deps.objects.put_if_absent(bundle_key(ulid), flush.data)
+        return ulid
 
     async def _before_retry(self, tried: int, error: Exception) -> None:
         if tried + 1 < self._policy.put_tries:
