@@ -15,15 +15,14 @@ Not `_partition`: that name is one of Iceberg's own metadata columns, and Spark 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from frazil.landing.decode import Rows
+from frazil.records.tables import HEADERS
 
-HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-HEADERS: Final = pa.list_(pa.field("element", HEADER))
 _FIELDS: Final[list[tuple[str, pa.DataType]]] = [
     ("_topic", pa.string()),
     ("_kafka_partition", pa.int32()),
@@ -52,24 +51,32 @@ ICEBERG_NAMES: Final = frozenset(
 _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_999
 
+_MILLIS: Final = pa.timestamp("ms", tz="UTC")
+_MICROS: Final = pa.timestamp("us", tz="UTC")
+
 Column: TypeAlias = "pa.Array[Any]"
-Headers: TypeAlias = Sequence[tuple[tuple[str, bytes | None], ...]]
+_compute: Any = pc
+_repeat: Any = pa.repeat
 
 
-def metadata_arrays(rows: Rows) -> dict[str, Column]:
-    """One array per metadata column, all as long as ``rows``."""
-    origin_of_row = array("q")
-    for number, origin in enumerate(rows.origins):
-        origin_of_row.extend(array("q", (number,)) * origin.rows)
-    at = long_array(origin_of_row)
-    return {
-        "_topic": pa.array([origin.topic for origin in rows.origins], pa.string()).take(at),
-        "_kafka_partition": pa.array([origin.key.partition for origin in rows.origins], pa.int32()).take(at),
-        "_offset": long_array(rows.offsets),
-        "_timestamp": timestamp_array(rows.timestamps_ms),
-        "_key": pa.array(rows.keys, pa.binary()),
-        "_headers": headers_array(rows.headers),
+def metadata_arrays(rows: Rows, kept: Column | None) -> dict[str, Column]:
+    """One array per metadata column, for the rows at the positions ``kept``, ascending; None: for all."""
+    records = rows.records
+    extra = {
+        "_topic": _of_origins(rows, [origin.topic for origin in rows.origins], pa.string()),
+        "_kafka_partition": _of_origins(rows, [int(origin.key.partition) for origin in rows.origins], pa.int32()),
+        "_offset": records.column("offset"),
+        "_timestamp": timestamp_array(records.column("timestamp_ms")),
+        "_key": records.column("key"),
+        "_headers": records.column("headers"),
     }
+    return extra if kept is None else {name: column.take(kept) for name, column in extra.items()}
+
+
+def _of_origins(rows: Rows, values: list[Any], kind: pa.DataType) -> Column:
+    """A column that has one value for all rows of an origin."""
+    runs: list[Column] = [_repeat(pa.scalar(value, kind), origin.rows) for value, origin in zip(values, rows.origins, strict=True)]
+    return runs[0] if len(runs) == 1 else pa.concat_arrays([pa.array([], kind), *runs])
 
 
 def long_array(values: array[int]) -> Column:
@@ -82,32 +89,24 @@ def is_time(value_ms: int) -> bool:
     return _FIRST_MS <= value_ms <= _LAST_MS
 
 
-def rows_out_of_time(values_ms: array[int]) -> list[int]:
+def rows_out_of_time(values_ms: Column) -> list[int]:
     """The rows whose timestamp ``_timestamp`` cannot hold."""
-    if not values_ms or (is_time(min(values_ms)) and is_time(max(values_ms))):
+    if not len(values_ms):
         return []
-    return [row for row, value in enumerate(values_ms) if not is_time(value)]
+    ends = _compute.min_max(values_ms)
+    if is_time(ends["min"].as_py()) and is_time(ends["max"].as_py()):
+        return []
+    rows: list[int] = _compute.indices_nonzero(_outside(values_ms)).to_pylist()
+    return rows
 
 
-def timestamp_array(values_ms: array[int]) -> Column:
+def timestamp_array(values_ms: Column) -> Column:
     """Milliseconds → timestamptz in microseconds. What is no time, and a record without a timestamp (−1), becomes null."""
-    if rows_out_of_time(values_ms):
-        values_ms = array("q", [value if is_time(value) else -1 for value in values_ms])
-    micros = array("q", [value * 1000 for value in values_ms])
-    valid = None if -1 not in values_ms else pa.array([value != -1 for value in values_ms], pa.bool_()).buffers()[1]
-    return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), len(micros), [valid, pa.py_buffer(micros)])
+    absent = _compute.or_(_outside(values_ms), _compute.equal(values_ms, -1))
+    times: Column = _compute.if_else(absent, pa.scalar(None, pa.int64()), values_ms).view(_MILLIS)
+    return times.cast(_MICROS)
 
 
-def headers_array(headers: Headers) -> Column:
-    """Header tuples → list<struct>. Empty headers are an empty list, not null."""
-    ends = array("i", bytes(4 * (len(headers) + 1)))
-    names: list[str] = []
-    values: list[bytes | None] = []
-    if any(headers):
-        for row, pairs in enumerate(headers, 1):
-            for name, value in pairs:
-                names.append(name)
-                values.append(value)
-            ends[row] = len(names)
-    struct = pa.StructArray.from_arrays([pa.array(names, pa.string()), pa.array(values, pa.binary())], fields=list(HEADER))
-    return pa.Array.from_buffers(HEADERS, len(headers), [None, pa.py_buffer(ends)], children=[struct])
+def _outside(values_ms: Column) -> Column:
+    outside: Column = _compute.or_(_compute.less(values_ms, _FIRST_MS), _compute.greater(values_ms, _LAST_MS))
+    return outside

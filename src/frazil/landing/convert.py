@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from frazil.schemas import Decoder, Reject
 
 BATCH_CODE_PREFIX: Final = "batch-"
 SAMPLE_ROWS: Final = 5_000
+BinaryColumn: TypeAlias = "pa.Array[Any]"
 _UNFIT_CODES: Final = frozenset({"wrong-type", "out-of-range", "not-exact", "bad-text", "type-conflict", "zone"})
 
 
@@ -80,11 +81,8 @@ def convert(decoded: Decoded, shape: Shape) -> Converted:
     columns = dict(zip(result.batch.schema.names, result.batch.columns, strict=True))
     schema = result.batch.schema
     if shape.metadata_columns:
-        extra = metadata_arrays(rows)
-        if len(result.rows) < len(rows):
-            at = long_array(result.rows)
-            extra = {name: column.take(at) for name, column in extra.items()}
-        columns.update(extra)
+        kept = long_array(result.rows) if len(result.rows) < len(rows) else None
+        columns.update(metadata_arrays(rows, kept))
         schema = full_schema(schema, metadata_columns=True)
     table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
     letters = _record_letters(rows, [(reject.row, reject.code, reject.why) for reject in result.rejects]) + _batch_letters(decoded)
@@ -93,29 +91,30 @@ def convert(decoded: Decoded, shape: Shape) -> Converted:
 
 def _decode_timely(shape: Shape, rows: Rows) -> DecodedValues:
     """Decodes all rows but those whose timestamp has no place in the column ``_timestamp``; they are rejects."""
-    outside = rows_out_of_time(rows.timestamps_ms) if shape.metadata_columns else []
+    values = rows.records.column("value")
+    outside = rows_out_of_time(rows.records.column("timestamp_ms")) if shape.metadata_columns else []
     if not outside:
-        return _decode(shape, rows.values)
+        return _decode(shape, values)
     left_out = frozenset(outside)
     inside = array("q", [row for row in range(len(rows)) if row not in left_out])
-    result = _decode(shape, [rows.values[row] for row in inside])
+    result = _decode(shape, values.take(long_array(inside)))
     rejects = [replace(reject, row=inside[reject.row]) for reject in result.rejects]
     rejects += [Reject(row=row, code="out-of-range", why="the record's timestamp is outside the years 1 to 9999") for row in outside]
     rejects.sort(key=lambda reject: reject.row)
     return replace(result, rows=array("q", [inside[row] for row in result.rows]), rejects=tuple(rejects))
 
 
-def _decode(shape: Shape, values: Sequence[bytes | None]) -> DecodedValues:
+def _decode(shape: Shape, values: BinaryColumn) -> DecodedValues:
     """Columns of a table that does not exist yet are inferred from a sample, which is several times faster than from all.
 
     When a record outside the sample does not fit what the sample showed, all of them are looked at after all.
     """
     if shape.columns is not None or shape.decoder.schema is not None or len(values) <= 2 * SAMPLE_ROWS:
-        return shape.decoder.decode(values, shape.columns)
-    sample = values[:: len(values) // SAMPLE_ROWS]
-    result = shape.decoder.decode(values, shape.decoder.decode(sample, None).batch.schema)
+        return shape.decoder.decode(values.to_pylist(), shape.columns)
+    sample = values.take(long_array(array("q", range(0, len(values), len(values) // SAMPLE_ROWS))))
+    result = shape.decoder.decode(values.to_pylist(), shape.decoder.decode(sample.to_pylist(), None).batch.schema)
     if any(reject.code in _UNFIT_CODES for reject in result.rejects):
-        return shape.decoder.decode(values, None)
+        return shape.decoder.decode(values.to_pylist(), None)
     return result
 
 
@@ -123,20 +122,21 @@ def _record_letters(rows: Rows, rejects: Sequence[tuple[int, str, str]]) -> tupl
     if not rejects:
         return ()
     ends = list(accumulate(origin.rows for origin in rows.origins))
+    records = rows.records.take(long_array(array("q", [row for row, _, _ in rejects]))).to_pylist()
     letters = []
-    for row, code, why in rejects:
+    for (row, code, why), record in zip(rejects, records, strict=True):
         origin = rows.origins[bisect_right(ends, row)]
-        time_ms = rows.timestamps_ms[row]
+        time_ms = record["timestamp_ms"]
         letters.append(
             DeadLetter(
                 key=origin.key,
                 topic=origin.topic,
-                offset=rows.offsets[row],
-                last_offset=rows.offsets[row],
+                offset=record["offset"],
+                last_offset=record["offset"],
                 timestamp_ms=time_ms if is_time(time_ms) else -1,
-                record_key=rows.keys[row],
-                value=rows.values[row],
-                headers=rows.headers[row],
+                record_key=record["key"],
+                value=record["value"],
+                headers=tuple((header["key"], header["value"]) for header in record["headers"]),
                 code=code,
                 why=why if is_time(time_ms) else f"{why} (timestamp {time_ms})",
             )

@@ -19,9 +19,9 @@ from frazil.catalogs.commit import Committed, Landed
 from frazil.catalogs.port import CreateTable, LoadedTable
 from frazil.catalogs.scan import Span, read_rows
 from frazil.kit.errors import Conflict, Missing, RetryLater
-from frazil.landing.columns import HEADERS
 from frazil.landing.convert import DeadLetter
 from frazil.landing.lake import Lake, within
+from frazil.records.tables import HEADERS
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _FIELDS: Final[list[tuple[str, pa.DataType]]] = [

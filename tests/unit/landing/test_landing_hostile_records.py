@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
-
+import pyarrow as pa
 import pytest
 from tests.simulation.loop import run_virtual
-from tests.unit.landing.test_landing_decode import batch, key, read
+from tests.unit.landing.test_landing_decode import batch, key, read, values
 from tests.unit.landing.world import World
 
 from frazil.landing.columns import timestamp_array
@@ -48,7 +47,7 @@ def test_a_timestamp_that_is_no_time_costs_its_record_and_not_its_neighbours(tim
 
 
 def test_the_first_and_the_last_millisecond_of_the_calendar_land() -> None:
-    column = timestamp_array(array("q", [-62_135_596_800_000, 253_402_300_799_999, -1, 2**62]))
+    column = timestamp_array(pa.array([-62_135_596_800_000, 253_402_300_799_999, -1, 2**62], pa.int64()))
     assert [None if at is None else at.isoformat() for at in column.to_pylist()] == [
         "0001-01-01T00:00:00+00:00",
         "9999-12-31T23:59:59.999000+00:00",
@@ -79,5 +78,5 @@ def test_a_slice_is_bounded_by_all_that_its_records_hold(where: str) -> None:
 def test_plain_and_compressed_batches_of_one_slice_keep_their_order() -> None:
     batches = [batch(at, [b"%d" % at], codec=Codec.LZ4 if at % 3 else Codec.NONE) for at in range(12)]
     decoded = decode_slices([read(0, 0, 0, 12, *batches)], Limits(rows_max=99, bytes_max=1 << 20, batch_bytes_max=1 << 20))
-    assert decoded.rows.values == [b"%d" % at for at in range(12)]
+    assert values(decoded.rows) == [b"%d" % at for at in range(12)]
     assert decoded.consumed[0].end == 12
