@@ -307,7 +307,9 @@ class RestCatalogDouble:
         for name in ("scope", "audience", "resource"):
             wanted = getattr(rules, name)
             if wanted and form.get(name) != wanted:
-                raise _Refuse(400, "invalid_scope" if name == "scope" else "invalid_target", f"{name} must be {wanted}, not {form.get(name)}")
+                raise _Refuse(
+                    400, "invalid_scope" if name == "scope" else "invalid_target", f"{name} must be {wanted}, not {form.get(name)}"
+                )
         token = f"issued-{secrets.token_hex(8)}"
         self.issued[token] = time.monotonic() + rules.token_seconds
         return {"access_token": token, "token_type": "bearer", "expires_in": int(rules.token_seconds) or 1}

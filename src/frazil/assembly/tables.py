@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from frazil.admin.port import NewTable, SnapshotRow, SqlAnswer, TableAdmin, TableDetail, TableRow
+from frazil.assembly.catalogs import storage_options
 from frazil.assembly.settings import FrazilSettings, LandingSettings
 from frazil.assembly.stores import Stores, open_stores
 from frazil.catalogs.progress import read_progress
@@ -38,15 +39,17 @@ _SILENT_MS = 10_000
 async def open_tables(settings: FrazilSettings) -> AsyncIterator[TableAdmin]:
     """Verbs over the stores of ``settings``. Raises Refused when there is no data directory."""
     async with open_stores(settings, create=False) as stores:
-        yield TableVerbs(stores, settings.landing)
+        yield TableVerbs(stores, settings.landing, storage_options(settings))
 
 
 class TableVerbs:
     """``admin.port.TableAdmin`` over open stores."""
 
-    def __init__(self, stores: Stores, landing: LandingSettings) -> None:
+    def __init__(self, stores: Stores, landing: LandingSettings, storage: Mapping[str, str] | None = None) -> None:
+        """``storage``: how tables' files in the cluster's own object store are reached, for engines beside us."""
         self._stores = stores
         self._landing = landing
+        self._storage = storage or {}
 
     async def status(self) -> tuple[TableRow, ...]:
         """Specs, statuses and the sign of life of landing, joined: a dead process must not look well by its last words."""
@@ -150,7 +153,8 @@ class TableVerbs:
             loaded = await self._stores.catalog.load(name)
         except Missing:
             return None
-        return TableSource(name=name, metadata_location=loaded.metadata_location)
+        storage = await self._stores.catalog.reading(loaded) or self._storage
+        return TableSource(name=name, metadata_location=loaded.metadata_location, location=loaded.location, storage=storage)
 
 
 def _row(table: str, topics: tuple[str, ...], status: LandingStatus | None, silent_ms: int | None) -> TableRow:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from frazil.kit.errors import Refused
@@ -20,10 +20,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSource:
-    """One Iceberg table as ``namespace.name`` and the address of its current metadata file."""
+    """One Iceberg table as ``namespace.name``, the address of its current metadata file, and how its files are reached."""
 
     name: str
     metadata_location: str
+    location: str = ""
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """``s3.*`` names of Iceberg's clients; empty where an address is enough."""
 
 
 class Platform(Protocol):

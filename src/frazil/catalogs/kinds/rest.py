@@ -229,14 +229,14 @@ def open_catalog(url: str, deps: CatalogDeps, properties: Mapping[str, str]) -> 
     given: RestProperties = rest_properties(url, properties)
 
     def open_store(url: str, options: Mapping[str, str]) -> ObjectStore:
-        access = cloud_access(options, ca_file=given.ca_file)
+        access = cloud_access(options)
         return open_objects(url, offload=deps.offload, clock=deps.clock, chance=deps.chance, access=access)
 
     http = HttpxHttp(ca_file=given.ca_file, proxy=given.proxy)
     return RestCatalog(RestClient(given, http, clock=deps.clock, offload=deps.offload), deps, open_store)
 
 
-def cloud_access(options: Mapping[str, str], *, ca_file: str = "") -> CloudAccess:
+def cloud_access(options: Mapping[str, str]) -> CloudAccess:
     """Iceberg's ``s3.*`` options as the object store wants them. Names of files are never used twice, so the store's care about
     overwriting is not asked for: it would write where vended keys may not.
     """
@@ -249,6 +249,6 @@ def cloud_access(options: Mapping[str, str], *, ca_file: str = "") -> CloudAcces
         session_token=options.get("s3.session-token") or options.get("client.session-token", ""),
         path_style=flag(options, "s3.path-style-access", default=True),
         allow_http=endpoint.startswith("http://"),
-        ca_file=ca_file,
+        ca_file=options.get("s3.cabundle", ""),
         check_conditions=False,
     )

@@ -107,7 +107,10 @@ def rest_properties(url: str, properties: Mapping[str, str]) -> RestProperties:
         proxy=given.get("proxy", ""),
         vended=flag(given, "vended-credentials", default=True),
         timeout_ms=_whole(given, "timeout-ms", _TIMEOUT_MS),
-        storage={name: value for name, value in given.items() if name.startswith(_PASSED_ON)},
+        storage={
+            **({"s3.cabundle": given["ssl.cabundle"]} if "ssl.cabundle" in given else {}),
+            **{name: value for name, value in given.items() if name.startswith(_PASSED_ON)},
+        },
         secrets=secrets_in(given),
     )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import duckdb
 import duckdb_extension_avro
+import duckdb_extension_httpfs
 import duckdb_extension_iceberg
 
 from frazil.kit.errors import Refused, RetryLater
@@ -32,7 +34,11 @@ class DuckdbPlatform:
             for extension in (duckdb_extension_avro, duckdb_extension_iceberg):
                 connection.load_extension(str(_extension_file(extension.__path__[0])))
             try:
-                for table in tables:
+                if any(table.metadata_location.startswith("s3://") for table in tables):
+                    connection.load_extension(str(_extension_file(duckdb_extension_httpfs.__path__[0])))
+                for number, table in enumerate(tables):
+                    if table.metadata_location.startswith("s3://"):
+                        _reach(connection, table, number)
                     _bind(connection, table)
                 result = connection.execute(sql)
                 columns = tuple(column[0] for column in result.description or ())
@@ -49,6 +55,30 @@ def _extension_file(package: str) -> pathlib.Path:
     if not found:
         raise Refused(f"no DuckDB extension for {duckdb.__version__} in {package}; reinstall frazil so that the versions match")
     return found[0]
+
+
+def _reach(connection: duckdb.DuckDBPyConnection, table: TableSource, number: int) -> None:
+    """A secret of this connection, for the files of one table. DuckDB masks it wherever it shows secrets."""
+    given = table.storage
+    endpoint = urlsplit(given.get("s3.endpoint", ""))
+    options = {
+        "KEY_ID": given.get("s3.access-key-id", ""),
+        "SECRET": given.get("s3.secret-access-key", ""),
+        "SESSION_TOKEN": given.get("s3.session-token", ""),
+        "REGION": given.get("s3.region") or given.get("client.region", ""),
+        "ENDPOINT": endpoint.netloc + endpoint.path.rstrip("/"),
+        "URL_STYLE": "path" if given.get("s3.path-style-access", "true") == "true" and endpoint.netloc else "",
+        "USE_SSL": "false" if endpoint.scheme == "http" else "",
+        "SCOPE": f"{table.location.rstrip('/')}/",
+    }
+    if given.get("s3.cabundle"):
+        connection.execute(f"SET ca_cert_file = {_text(given['s3.cabundle'])}")
+    texts = ", ".join(f"{name} {_text(value)}" for name, value in options.items() if value)
+    connection.execute(f"CREATE SECRET table_{number} (TYPE s3, {texts})")
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 def _bind(connection: duckdb.DuckDBPyConnection, table: TableSource) -> None:
