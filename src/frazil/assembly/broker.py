@@ -7,6 +7,7 @@ import logging
 import sys
 from dataclasses import dataclass
 
+from frazil.assembly.cloud import flush_policy
 from frazil.assembly.log_lines import set_up_logging
 from frazil.assembly.marks import Marks, ends_of, keep_marking
 from frazil.assembly.memory import requests_bytes_max
@@ -18,7 +19,7 @@ from frazil.assembly.stores import Stores, open_stores
 from frazil.broker import Broker, BrokerDeps, BrokerSettings
 from frazil.kit.errors import OutcomeUnknown, Refused, RetryLater
 from frazil.kit.tasks import spawn
-from frazil.log.append import AppendDeps, Appender, FlushPolicy
+from frazil.log.append import AppendDeps, Appender
 from frazil.log.cache import BlockCache
 from frazil.log.caretaker import Caretaker
 from frazil.log.index import LogIndex
@@ -93,17 +94,6 @@ async def _start(broker: Broker) -> None:
     except OSError as error:
         why = (error.strerror or str(error)).rpartition(": ")[2]
         raise Refused(f"cannot listen on {wanted.host}:{wanted.port}: {why}; choose another broker.port or broker.host") from error
-
-
-def flush_policy(settings: FrazilSettings) -> FlushPolicy:
-    """When bundles are cut."""
-    given = settings.broker
-    return FlushPolicy(
-        interval_ms=given.flush_interval_ms,
-        inflight=given.flush_inflight,
-        bytes_max=given.flush_bytes,
-        buffer_bytes_max=given.buffer_bytes_max,
-    )
 
 
 def broker_settings(settings: FrazilSettings, stores: Stores) -> BrokerSettings:

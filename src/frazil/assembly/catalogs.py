@@ -50,7 +50,15 @@ def storage_options(settings: FrazilSettings) -> Mapping[str, str]:
             "s3.access-key-id": given.s3_access_key_id,
             "s3.secret-access-key": given.s3_secret_access_key,
         }
-    return {}
+    log = settings.s3
+    return {
+        "s3.endpoint": log.endpoint,
+        "s3.region": log.region,
+        "s3.access-key-id": log.access_key_id,
+        "s3.secret-access-key": log.secret_access_key,
+        "s3.session-token": log.session_token,
+        "s3.path-style-access": _flag(value=log.path_style),
+    }
 
 
 def _own(given: CatalogSettings) -> dict[str, str]:

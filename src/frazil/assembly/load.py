@@ -29,8 +29,14 @@ def load_settings(*, config: str | None, flags: Mapping[str, str]) -> Loaded[Fra
     """Settings of this process. ``config`` or FRAZIL_CONFIG names the YAML file; without either only defaults hold."""
     name = config or os.environ.get("FRAZIL_CONFIG", "")
     document: Mapping[str, object] = _read_yaml(pathlib.Path(name)) if name else {}
-    variables = {key: value for key, value in os.environ.items() if key.startswith("FRAZIL_")}
-    return load(FrazilSettings, Sources(file=document, file_name=name or "no file", environment=variables, flags=flags))
+    variables = {key: value for key, value in os.environ.items() if key.startswith(("FRAZIL_", "AWS_"))}
+    sources = Sources(file=document, file_name=name or "no file", environment=variables, flags=flags)
+    loaded = load(FrazilSettings, sources)
+    source = {leaf.name: leaf.source for leaf in loaded.explained}
+    if source["s3.session_token"].startswith("env AWS_") and not source["s3.access_key_id"].startswith("env AWS_"):
+        del variables["AWS_SESSION_TOKEN"]  # it belongs to the variables' keys, not to those that hold
+        return load(FrazilSettings, sources)
+    return loaded
 
 
 def planned_fault() -> PlannedFault | None:

@@ -11,10 +11,27 @@ from frazil.kit.settings import setting
 class StoreSettings:
     """Where data, metadata and tables live. Empty: under ``data_dir``."""
 
-    objects: str = setting("", "object store, for example file:///var/lib/frazil/objects; empty: data_dir/objects")
+    objects: str = setting("", "object store: s3://bucket/prefix or file:///var/lib/frazil/objects; empty: data_dir/objects")
     metadata: str = setting("", "metadata store, for example sqlite:///var/lib/frazil/metadata.db; empty: data_dir/metadata.db")
     catalog: str = setting("", "Iceberg catalog, for example sql:///var/lib/frazil/catalog.db; empty: data_dir/catalog.db")
     namespace: str = setting("default", "first path component of sealed segments ({namespace}/{topic}/{partition}/segment-….kfs)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Settings:
+    """How to reach the bucket of ``store.objects: s3://…``. Empty keys: the AWS chain (web identity, container, instance)."""
+
+    endpoint: str = setting(
+        "", "https://host:port of an S3 store other than AWS' (or AWS_ENDPOINT_URL_S3)", also=("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    )
+    region: str = setting("", "region of the bucket (or AWS_REGION)", also=("AWS_REGION", "AWS_DEFAULT_REGION"))
+    access_key_id: str = setting("", "access key id (or AWS_ACCESS_KEY_ID)", also=("AWS_ACCESS_KEY_ID",))
+    secret_access_key: str = setting("", "its secret (or AWS_SECRET_ACCESS_KEY)", secret=True, also=("AWS_SECRET_ACCESS_KEY",))
+    session_token: str = setting("", "its session token (or AWS_SESSION_TOKEN)", secret=True, also=("AWS_SESSION_TOKEN",))
+    path_style: bool = setting(True, "endpoint/bucket/key (true) or bucket.endpoint/key (false)")
+    allow_http: bool = setting(False, "allow an endpoint without TLS (or AWS_ALLOW_HTTP)", also=("AWS_ALLOW_HTTP",))
+    ca_file: str = setting("", "PEM file of a private certificate authority (or AWS_CA_BUNDLE)", also=("AWS_CA_BUNDLE",))
+    timeout_ms: int = setting(15_000, "deadline of one request; large ones get more", least=100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +77,11 @@ class BrokerSettings:
     buffer_bytes_max: int = setting(256 * 1024 * 1024, "produce bytes held before back-pressure, bytes", least=1024 * 1024)
     fetches_bytes_max: int = setting(256 * 1024 * 1024, "bytes that all fetches together may be reading at once", least=1024 * 1024)
     cache_bytes: int = setting(256 * 1024 * 1024, "block cache for fetches, bytes", least=0)
-    flush_interval_ms: int = setting(0, "least time between two bundle cuts (0: none)", least=0)
+    flush_preset: str = setting("auto", "local (0 ms × 2), balanced (40 ms × 4), economy (250 ms × 2); auto: balanced on S3, else local")
+    flush_interval_ms: int = setting(-1, "least time between two bundle cuts (0: none; -1: as the preset says)", least=-1)
     flush_bytes: int = setting(8 * 1024 * 1024, "bytes that cut a bundle early", least=1024)
-    flush_inflight: int = setting(2, "bundles between cut and sequenced at once", least=1)
+    flush_inflight: int = setting(0, "bundles between cut and sequenced at once (0: as the preset says)", least=0)
+    flush_hedge_percent: float = setting(5, "of 100 bundle PUTs so many may be sent twice when S3 is slow (0: none)", least=0, most=100)
     upkeep_interval_ms: int = setting(10_000, "time between two passes of sealing, retention and collection", least=100)
     seal_age_ms: int = setting(600_000, "age at which a bundle is sealed whatever it holds", least=0)
     segment_bytes: int = setting(64 * 1024 * 1024, "size at which segments are cut; that much unsealed is sealed early", least=1024)
@@ -96,6 +115,7 @@ class FrazilSettings:
     data_dir: str = setting(".frazil", "directory of the embedded stores")
     log_level: str = setting("info", "debug, info, warning or error; messages go to stderr")
     store: StoreSettings = field(default_factory=StoreSettings)
+    s3: S3Settings = field(default_factory=S3Settings)
     catalog: CatalogSettings = field(default_factory=CatalogSettings)
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     landing: LandingSettings = field(default_factory=LandingSettings)

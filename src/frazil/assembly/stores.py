@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from frazil.assembly.catalogs import catalog_address, catalog_properties
+from frazil.assembly.cloud import cloud_access
 from frazil.assembly.load import PlannedFault, planned_fault
 from frazil.assembly.marks import Marks
 from frazil.assembly.settings import FrazilSettings
@@ -55,7 +56,14 @@ async def open_stores(settings: FrazilSettings, *, create: bool = True, check_ma
     clock, chance = SystemClock(), system_chance()
     offload, faults = ThreadOffload("frazil-work"), FaultPoints(_killer(planned_fault()))
     addresses = addresses_of(settings)
-    objects = open_objects(addresses.objects, offload=offload, clock=clock, mid_put=lambda key: _mid_put(faults, key))
+    objects = open_objects(
+        addresses.objects,
+        offload=offload,
+        clock=clock,
+        chance=chance,
+        access=cloud_access(settings),
+        mid_put=lambda key: _mid_put(faults, key),
+    )
     deps = CatalogDeps(objects=objects, offload=offload, clock=clock, chance=chance, faults=faults)
     catalog = open_catalog(addresses.catalog, deps, catalog_properties(settings))
     metadata = open_metadata(addresses.metadata, clock=clock)

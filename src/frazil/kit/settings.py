@@ -1,4 +1,4 @@
-"""Settings as data: a tree of frozen dataclasses filled once from defaults < YAML < environment < flags.
+"""Settings as data: a tree of frozen dataclasses filled once from defaults < well-known variables < YAML < environment < flags.
 
 A leaf's name is its dotted path (``broker.flush_interval_ms``); its variable is derived from it
 (``FRAZIL_BROKER_FLUSH_INTERVAL_MS``). Unknown names are refused with the nearest known one.
@@ -52,6 +52,7 @@ class _Leaf:
     secret: bool
     least: float | None
     most: float
+    also: tuple[str, ...]
 
     @property
     def variable(self) -> str:
@@ -75,6 +76,10 @@ def load(tree: type[T], sources: Sources) -> Loaded[T]:
     """
     leaves = {leaf.name: leaf for leaf in _leaves(tree, "")}
     values: dict[str, tuple[Scalar, str]] = {name: (leaf.default, "default") for name, leaf in leaves.items()}
+    for leaf in leaves.values():
+        for variable in leaf.also:
+            if values[leaf.name][1] == "default" and sources.environment.get(variable):
+                values[leaf.name] = (_coerce(leaf, sources.environment[variable], f"variable {variable}"), f"env {variable}")
     for name, raw in _flatten(sources.file, ""):
         if raw is None and any(known.startswith(f"{name}.") for known in leaves):
             continue  # a group whose lines are all comments
@@ -101,9 +106,14 @@ def load(tree: type[T], sources: Sources) -> Loaded[T]:
     return Loaded(settings=_build(tree, "", {name: value for name, (value, _) in values.items()}), explained=explained)
 
 
-def setting(default: S, about: str, *, secret: bool = False, least: float | None = None, most: float = NUMBER_MAX) -> S:
-    """A leaf of a settings tree. ``least`` and ``most`` bound a number."""
-    leaf: S = dataclasses.field(default=default, metadata={"about": about, "secret": secret, "least": least, "most": most})
+def setting(
+    default: S, about: str, *, secret: bool = False, least: float | None = None, most: float = NUMBER_MAX, also: tuple[str, ...] = ()
+) -> S:
+    """A leaf of a settings tree. ``least`` and ``most`` bound a number.
+
+    ``also``: variables that other programs know and that hold where neither YAML, nor its own variable, nor a flag says otherwise.
+    """
+    leaf: S = dataclasses.field(default=default, metadata={"about": about, "secret": secret, "least": least, "most": most, "also": also})
     return leaf
 
 
@@ -122,6 +132,7 @@ def _leaves(tree: type, prefix: str) -> Iterator[_Leaf]:
                 secret=field.metadata.get("secret", False),
                 least=field.metadata.get("least"),
                 most=field.metadata.get("most", NUMBER_MAX),
+                also=field.metadata.get("also", ()),
             )
 
 

@@ -320,3 +320,15 @@ def test_an_announced_length_that_is_not_kept_is_corrupt() -> None:
             await store.get("a/b")
 
     run([OK], work)
+
+
+def test_given_keys_do_not_mix_with_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-other-keys")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OTHER")
+
+    async def work(store: ObjectStore, server: Server) -> None:
+        await store.get("a")
+
+    head = run([OK], work).heads[0]
+    assert "Credential=AK/" in head
+    assert "of-other-keys" not in head

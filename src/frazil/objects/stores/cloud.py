@@ -22,7 +22,7 @@ from obstore.store import S3Store
 
 from frazil.kit.errors import Conflict, Corrupt, OutcomeUnknown, Refused, RetryLater
 from frazil.kit.hedge import Hedge, hedged
-from frazil.objects.access import CloudAccess
+from frazil.objects.access import CloudAccess, CloudKeys
 from frazil.objects.keys import RESERVED, Data, buffers, check_key, check_prefix
 from frazil.objects.opening import ObjectDeps
 from frazil.objects.port import ObjectInfo, ObjectStore
@@ -274,14 +274,9 @@ def _open(place: Place, access: CloudAccess) -> S3Store:
         config["endpoint"] = access.endpoint
     if access.region:
         config["region"] = access.region
-    if access.access_key_id:
-        config["access_key_id"], config["secret_access_key"] = access.access_key_id, access.secret_access_key
-    if access.session_token:
-        config["session_token"] = access.session_token
     client: ClientConfig = {"allow_http": access.allow_http, "connect_timeout": "5s", "timeout": "1h"}  # deadlines are ours
     if access.ca_file:
         client["root_certificate"] = _certificate(access.ca_file)
-    provider = None if access.renew is None else _provider(access)
     try:
         return S3Store(
             place.bucket,
@@ -289,26 +284,34 @@ def _open(place: Place, access: CloudAccess) -> S3Store:
             config=config,
             client_options=client,
             retry_config={"max_retries": 0, "retry_timeout": timedelta(0)},
-            credential_provider=provider,
+            credential_provider=_provider(access),
         )
     except (BaseError, ValueError) as error:
         raise Refused(f"s3://{place.bucket}: {str(error).partition(chr(10))[0]}; check the s3 settings") from None
 
 
 def _provider(access: CloudAccess) -> Any:  # noqa: ANN401 - obstore's protocol for credential providers is a type-checking name only
-    async def provide() -> dict[str, Any]:
-        if access.renew is None:
-            raise Refused("no keys to renew")
-        keys = await access.renew()
-        expires = None if keys.expires_ms is None else datetime.fromtimestamp(keys.expires_ms / 1000, UTC)
-        return {
-            "access_key_id": keys.access_key_id,
-            "secret_access_key": keys.secret_access_key,
-            "token": keys.session_token or None,
-            "expires_at": expires,
-        }
+    """Keys that were given, so that no variable of the environment mixes with them; None leaves all to the AWS chain."""
+    renew = access.renew
+    if renew is not None:
 
-    return provide
+        async def renewed() -> dict[str, Any]:
+            return _as_obstore(await renew())
+
+        return renewed
+    if not access.access_key_id:
+        return None
+    keys = CloudKeys(access_key_id=access.access_key_id, secret_access_key=access.secret_access_key, session_token=access.session_token)
+    return lambda: _as_obstore(keys)
+
+
+def _as_obstore(keys: CloudKeys) -> dict[str, Any]:
+    return {
+        "access_key_id": keys.access_key_id,
+        "secret_access_key": keys.secret_access_key,
+        "token": keys.session_token or None,
+        "expires_at": None if keys.expires_ms is None else datetime.fromtimestamp(keys.expires_ms / 1000, UTC),
+    }
 
 
 def _certificate(path: str) -> bytes:
