@@ -113,7 +113,8 @@ def setting(
 
     ``also``: variables that other programs know and that hold where neither YAML, nor its own variable, nor a flag says otherwise.
     """
-    leaf: S = dataclasses.field(default=default, metadata={"about": about, "secret": secret, "least": least, "most": most, "also": also})
+    metadata = {"about": about, "secret": secret, "least": least, "most": most, "also": also}
+    leaf: S = dataclasses.field(default=default, repr=not secret, metadata=metadata)
     return leaf
 
 

@@ -85,6 +85,7 @@ def test_a_session_token_of_other_keys_is_left_out(monkeypatch: pytest.MonkeyPat
 def test_secrets_are_in_no_repr_of_what_is_made_of_the_settings() -> None:
     flags = {"s3.access_key_id": "AK", "s3.secret_access_key": SECRET, "s3.session_token": SECRET}
     assert SECRET not in repr(cloud_access(settings(flags)))
+    assert SECRET not in repr(settings(flags))
 
 
 def test_tables_of_a_catalog_without_keys_use_those_of_the_log() -> None:
