@@ -68,7 +68,7 @@ def meaning(call: Call, error: BaseException) -> FrazilError:
         return _without_answer(call, text)
     why = f"{call}: {status} {code or _first_line(text)}".rstrip()
     if code in _KEYS_ENDED:
-        return RetryLater(f"{why}: the credentials have ended; they are asked for anew", after_ms=1000)
+        return Refused(f"{why}: the credentials have ended; give new ones (s3.…, AWS_…)")
     if status in _THROTTLED:
         return RetryLater(f"{why}: the store asks to slow down", after_ms=200)
     if status >= 500 and status != 501:

@@ -152,7 +152,7 @@ def delete(store: ObjectStore) -> Awaitable[None]:
         ("403:InvalidAccessKeyId", Refused, ("s3.access_key_id",)),
         ("403:SignatureDoesNotMatch", Refused, ("s3.secret_access_key",)),
         ("403:RequestTimeTooSkewed", Refused, ("clock",)),
-        ("400:ExpiredToken", RetryLater, ("credentials",)),
+        ("400:ExpiredToken", Refused, ("credentials",)),
         ("404:NoSuchBucket", Refused, ("no bucket bucket", "http://127.0.0.1")),
         ("301:PermanentRedirect", Refused, ("s3.region",)),
         ("501:NotImplemented", Refused, ("If-None-Match",)),
