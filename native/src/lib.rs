@@ -1,6 +1,7 @@
 //! The kernel: Kafka batches and JSON values to Arrow buffers, safe on hostile bytes.
 mod batches;
 mod border;
+mod json;
 
 use pyo3::prelude::*;
 
@@ -14,5 +15,6 @@ fn frazil_native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<batches::Scanner>()?;
     m.add_class::<border::ArrowBatch>()?;
+    m.add_class::<json::JsonPlan>()?;
     Ok(())
 }
