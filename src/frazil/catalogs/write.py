@@ -33,7 +33,12 @@ ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 ROW_GROUP_ROWS_MAX: Final = 1_048_576
 METRICS_COLUMNS_MAX: Final = 100
 """Columns that get counts and bounds; Iceberg's default, so that a very wide table does not make every manifest huge (F60)."""
-_SAMPLE_ROWS: Final = 10_000
+_SAMPLE_SLICES: Final = 4
+_SAMPLE_SLICE_ROWS: Final = 2_500
+_VALUES_PER_ENTRY: Final = 20
+"""A dictionary pays when each of its entries stands for this many values of the sample."""
+_NO_DICTIONARY: Final = frozenset({"boolean", "time", "timestamp", "timestamptz", "uuid"})
+"""Bits need none; times and random ids hardly ever come twice."""
 _DELTA_TYPES: Final = frozenset({"int", "long", "date", "time", "timestamp", "timestamptz"})
 _FLOATS: Final = frozenset({"float", "double"})
 
@@ -80,8 +85,10 @@ def encode(rows: pa.Table, schema: JsonObject, *, delta: bool) -> _Encoded:
     """``rows`` as Parquet bytes in the shape of ``schema``."""
     shaped = conform(rows, to_arrow(schema))
     columns = list(leaves(schema["fields"]))
-    dictionary = [leaf.parquet_path for leaf in columns if leaf.type == "string" and not leaf.repeated and _few_values(shaped, leaf)]
-    plain_counters = {leaf.parquet_path: "DELTA_BINARY_PACKED" for leaf in columns if delta and leaf.type in _DELTA_TYPES}
+    sample = _sample(shaped)
+    dictionary = [leaf.parquet_path for leaf in columns if _has_few_values(sample, leaf)]
+    counters = [leaf.parquet_path for leaf in columns if delta and leaf.type in _DELTA_TYPES]
+    encodings = {path: "DELTA_BINARY_PACKED" for path in counters if path not in dictionary}
     nans = _nan_counts(shaped, columns)
     sink = pa.BufferOutputStream()
     open_writer: Any = pq.ParquetWriter
@@ -91,7 +98,7 @@ def encode(rows: pa.Table, schema: JsonObject, *, delta: bool) -> _Encoded:
         compression="zstd",
         compression_level=1,
         use_dictionary=dictionary or False,
-        column_encoding=plain_counters or None,
+        column_encoding=encodings or None,
         store_decimal_as_integer=True,
         write_statistics=_with_statistics(columns, nans),
     ) as writer:
@@ -205,12 +212,42 @@ def _column(rows: pa.Table, path: tuple[str, ...]) -> ArrowArray:
     return column
 
 
-def _few_values(rows: pa.Table, leaf: Leaf) -> bool:
-    """Whether a dictionary pays: at most one distinct value per 20 rows of a sample."""
-    sample = _column(rows.slice(0, _SAMPLE_ROWS), leaf.path)
-    filled = len(sample) - sample.null_count
-    distinct: Any = pc.count_distinct(sample).as_py()
-    return bool(filled >= 40 and distinct * 20 <= filled)
+def _sample(rows: pa.Table) -> pa.Table:
+    """Rows from several places: partitions of a topic stand one after the other, and each may look different."""
+    step = rows.num_rows // _SAMPLE_SLICES
+    if step <= _SAMPLE_SLICE_ROWS:
+        return rows.slice(0, _SAMPLE_SLICES * _SAMPLE_SLICE_ROWS)
+    return pa.concat_tables([rows.slice(at * step, _SAMPLE_SLICE_ROWS) for at in range(_SAMPLE_SLICES)])
+
+
+def _has_few_values(sample: pa.Table, leaf: Leaf) -> bool:
+    """Whether a dictionary pays."""
+    if leaf.type in _NO_DICTIONARY or leaf.type.startswith("fixed"):
+        return False
+    values = _values(sample.column(leaf.path[0]), leaf.path[1:])
+    filled = len(values) - values.null_count
+    if filled < 2 * _VALUES_PER_ENTRY:
+        return False
+    distinct: Any = pc.count_distinct(values).as_py()
+    return bool(distinct * _VALUES_PER_ENTRY <= filled)
+
+
+def _values(column: ArrowArray, path: tuple[str, ...]) -> ArrowArray:
+    """The values of a leaf, also of one inside lists and maps: one after the other, without regard to rows."""
+    while path:
+        if pa.types.is_struct(column.type):
+            column = pc.struct_field(column, [column.type.get_field_index(path[0])])
+            path = path[1:]
+        elif pa.types.is_map(column.type):
+            column = pa.chunked_array(
+                [chunk.keys if path[1] == "key" else chunk.items for chunk in column.chunks],
+                column.type.key_type if path[1] == "key" else column.type.item_type,
+            )
+            path = path[2:]
+        else:
+            column = pc.list_flatten(column)
+            path = path[2:]
+    return column
 
 
 def _nan_counts(rows: pa.Table, columns: Sequence[Leaf]) -> dict[int, int]:

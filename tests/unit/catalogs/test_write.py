@@ -116,6 +116,34 @@ def test_encodings_dictionary_only_where_it_pays_and_delta_for_counters() -> Non
     assert "DELTA_BINARY_PACKED" not in plain.column(0).encodings
 
 
+def test_encodings_dictionaries_reach_into_lists_maps_and_numbers_and_leave_times_alone() -> None:
+    count = 1_000
+    rows = pa.table(
+        {
+            "few": [at % 7 for at in range(count)],
+            "many": [at * 7919 % 104_729 for at in range(count)],
+            "price": [float(at % 5) for at in range(count)],
+            "at": pa.array([at % 3 for at in range(count)], pa.timestamp("us", tz="UTC")),
+            "tags": [[f"t{at % 3}", None] for at in range(count)],
+            "items": [[{"sku": f"s{at}", "kind": "a"}] for at in range(count)],
+            "map": pa.array([[("k", f"v{at}")] for at in range(count)], pa.map_(pa.string(), pa.string())),
+        }
+    )
+    found = pq.read_metadata(pa.BufferReader(pa.py_buffer(encode(rows, new_schema(rows.schema), delta=True).data))).row_group(0)
+    chunks = [found.column(at) for at in range(found.num_columns)]
+    with_dictionary = {chunk.path_in_schema for chunk in chunks if "RLE_DICTIONARY" in chunk.encodings}
+    assert with_dictionary == {"few", "price", "tags.list.element", "items.list.element.kind", "map.key_value.key"}
+    assert {chunk.path_in_schema for chunk in chunks if "DELTA_BINARY_PACKED" in chunk.encodings} == {"many", "at"}
+
+
+def test_encodings_the_sample_sees_every_part_of_the_rows() -> None:
+    """The first partition has one kind only, the others have a new one in every row."""
+    count = 100_000
+    rows = pa.table({"kind": ["same" if at < count // 4 else f"k{at}" for at in range(count)]})
+    found = pq.read_metadata(pa.BufferReader(pa.py_buffer(encode(rows, new_schema(rows.schema), delta=True).data))).row_group(0)
+    assert "RLE_DICTIONARY" not in found.column(0).encodings
+
+
 EVERYTHING = {
     "b": pa.array([True, None, False]),
     "i": pa.array([1, None, -(2**31)], pa.int32()),
