@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from frazil.catalogs.care import Care
 from frazil.kit.errors import FrazilError, Missing
 from frazil.landing.discover import dead_table
 from frazil.landing.lake import Lake, within
@@ -36,14 +37,15 @@ class CareKeeper:
 
     async def _round(self, due: Sequence[tuple[str, Lake, int]]) -> None:
         for table, lake, snapshot_id in due:
-            await self._care(table, lake)
+            if lake.care is not None:
+                await self._care(table, lake.care)
             self._seen[table] = snapshot_id
 
-    async def _care(self, table: str, lake: Lake) -> None:
+    async def _care(self, table: str, care: Care) -> None:
         """One table and its dead letters. Trouble here costs nothing but metadata that stays longer; the next commit brings another try."""
         for ident in (table, dead_table(table)):
             try:
-                await within(lake.care.pass_once(ident), self._settings.care_deadline_ms, f"care of {ident}")
+                await within(care.pass_once(ident), self._settings.care_deadline_ms, f"care of {ident}")
             except Missing:
                 continue  # most tables have no dead letters
             except FrazilError as error:

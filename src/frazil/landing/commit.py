@@ -51,20 +51,21 @@ async def drop_orphans(lake: Lake, lost: Lost, *, deadline_ms: int) -> None:
 class Pinner:
     """Keeps the table's pin: the lowest offset it still needs of each partition. May lag behind progress, never leads it (R18)."""
 
-    store: MetadataStore
+    store: MetadataStore | None
+    """None: nobody removes what the table needs, or nobody would heed a pin."""
     table: str
     last: dict[PartitionKey, int] | None = None
 
     async def load(self) -> Mapping[PartitionKey, int]:
         """What the table has pinned, also in an earlier life of this process. Raises RetryLater, Corrupt."""
         if self.last is None:
-            pin = await read_pin(self.store, self.table)
+            pin = None if self.store is None else await read_pin(self.store, self.table)
             self.last = {} if pin is None else dict(pin.offsets)
         return self.last
 
     async def pin(self, offsets: Mapping[PartitionKey, int], now_ms: int) -> None:
         """Writes the pin when it changed. Raises RetryLater."""
-        if dict(offsets) == self.last:
+        if self.store is None or dict(offsets) == self.last:
             return
         await set_pin(self.store, self.table, dict(offsets), now_ms=now_ms)
         self.last = dict(offsets)

@@ -9,7 +9,7 @@ from frazil.kit.names import PartitionKey
 from frazil.landing.decode import BadPartition
 from frazil.landing.ledger import Ledger
 from frazil.landing.plan import PartitionState
-from frazil.log.index import LogIndex
+from frazil.log.view import LogView
 
 _LOOKED_AT_MAX = 64
 
@@ -25,7 +25,7 @@ class Waiting:
     """The partition with most records waiting, −1 for none."""
 
 
-def waiting(states: Iterable[PartitionState], ledger: Ledger, index: LogIndex) -> Waiting:
+def waiting(states: Iterable[PartitionState], ledger: Ledger, index: LogView) -> Waiting:
     """How far behind a table is now, by the index as it is in memory."""
     records, oldest_ms, worst, worst_records, looked = 0, None, -1, 0, 0
     for key, start in _starts(states, ledger, index):
@@ -42,7 +42,7 @@ def waiting(states: Iterable[PartitionState], ledger: Ledger, index: LogIndex) -
     return Waiting(records=records, oldest_ms=oldest_ms, partition=worst)
 
 
-def waiting_bytes(states: Iterable[PartitionState], ledger: Ledger, index: LogIndex, *, enough: int) -> int:
+def waiting_bytes(states: Iterable[PartitionState], ledger: Ledger, index: LogView, *, enough: int) -> int:
     """Bytes in the log that are not in the table, counted until they are ``enough``."""
     total = 0
     for key, start in _starts(states, ledger, index):
@@ -53,18 +53,17 @@ def waiting_bytes(states: Iterable[PartitionState], ledger: Ledger, index: LogIn
     return total
 
 
-def holes(states: Iterable[PartitionState], index: LogIndex) -> tuple[BadPartition, ...]:
+def holes(states: Iterable[PartitionState], index: LogView) -> tuple[BadPartition, ...]:
     """Partitions whose log has a hole: they look landed to the end, and are not."""
     found = []
     for state in states:
-        log = index.state.find(state.key)
-        if log is not None and log.gap is not None:
-            why = f"offsets {log.gap[0]}-{log.gap[1] - 1} of the log have no run in metadata"
+        why = index.trouble(state.key)
+        if why is not None:
             found.append(BadPartition(key=state.key, topic=state.topic, stage="read", why=why))
     return tuple(found)
 
 
-def _starts(states: Iterable[PartitionState], ledger: Ledger, index: LogIndex) -> Iterable[tuple[PartitionKey, int]]:
+def _starts(states: Iterable[PartitionState], ledger: Ledger, index: LogView) -> Iterable[tuple[PartitionKey, int]]:
     for state in states:
         at = ledger.next_offset(state.key)
         bounds = index.bounds(state.key)

@@ -28,43 +28,53 @@ class Lake:
     catalog: Catalog
     committer: Committer
     writer: FileWriter
-    care: Care
+    care: Care | None
+    """None: the catalog cares for its tables itself."""
     objects: ObjectStore
     offload: Offload
 
 
-def open_lakes(deps: LandingDeps, settings: LandingSettings) -> dict[str, Lake]:
-    """One lake per named catalog."""
-    lakes = {}
-    for name, catalog in deps.catalogs.items():
+class Lakes:
+    """One lake per named catalog, made when first asked for."""
+
+    def __init__(self, deps: LandingDeps, settings: LandingSettings) -> None:
+        self._deps = deps
+        self._settings = settings
+        self._lakes: dict[str, Lake] = {}
+
+    def find(self, name: str) -> Lake:
+        """The lake of the catalog that has this name now. Raises Refused with the known ones."""
+        catalog = self._deps.catalogs.get(name)
+        if catalog is None:
+            raise Refused(f"no catalog {name!r}; known: {', '.join(sorted(self._deps.catalogs)) or 'none'}")
+        lake = self._lakes.get(name)
+        if lake is None or lake.catalog is not catalog:
+            lake = self._lakes[name] = self._open(name, catalog)
+        return lake
+
+    def is_current(self, lake: Lake) -> bool:
+        """Whether the name still stands for this catalog."""
+        return self._deps.catalogs.get(lake.name) is lake.catalog
+
+    def _open(self, name: str, catalog: Catalog) -> Lake:
+        deps, settings = self._deps, self._settings
         objects = catalog.objects or deps.objects
         shared = CatalogDeps(objects=objects, offload=deps.offload, clock=deps.clock, chance=deps.chance, faults=deps.faults)
         committer = Committer(catalog, shared)
-        care = Care(
-            committer,
-            CareSettings(
-                keep=Keep(last=settings.snapshots_keep),
-                delete_grace_ms=settings.delete_grace_ms,
-                metadata_grace_ms=settings.metadata_grace_ms,
-            ),
+        care = CareSettings(
+            keep=Keep(last=settings.snapshots_keep),
+            delete_grace_ms=settings.delete_grace_ms,
+            metadata_grace_ms=settings.metadata_grace_ms,
         )
-        lakes[name] = Lake(
+        return Lake(
             name=name,
             catalog=catalog,
             committer=committer,
             writer=FileWriter(shared),
-            care=care,
+            care=None if name in deps.managed else Care(committer, care),
             objects=objects,
             offload=deps.offload,
         )
-    return lakes
-
-
-def find_lake(lakes: dict[str, Lake], name: str) -> Lake:
-    """The lake of this name. Raises Refused with the known ones."""
-    if name not in lakes:
-        raise Refused(f"no catalog {name!r}; known: {', '.join(sorted(lakes)) or 'none'}")
-    return lakes[name]
 
 
 async def within(call: Awaitable[T], deadline_ms: int, what: str) -> T:

@@ -11,30 +11,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from frazil.catalogs.progress import Move, SourcePartition
 from frazil.kit.names import PartitionId, PartitionKey
 from frazil.landing.decode import Consumed
+from frazil.landing.naming import SourceNaming
 from frazil.landing.plan import Loss, PartitionState
-from frazil.log.index import LogIndex
+from frazil.log.view import LogView
 from frazil.metadata.topics import TopicRecord
 
 
 class Ledger:
     """Progress of one table against one log. ``source`` names the log (cluster id and incarnation)."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, naming: SourceNaming | None = None) -> None:
         self._source = source
+        self._naming = naming
+        self._names: dict[PartitionKey, str] = {}
         self._table: dict[SourcePartition, int] = {}
         self._held: dict[PartitionKey, Consumed] = {}
         self._held_since_ms: float | None = None
 
     def load(self, progress: Mapping[SourcePartition, int]) -> None:
         """The table's own progress, as just read. What was held on top of another state is forgotten."""
-        for key, held in list(self._held.items()):
-            if progress.get(self._at(key)) != self._table.get(self._at(key)) or (progress.get(self._at(key)) or 0) >= held.end:
-                del self._held[key]
+        before = {key: (self._at(key), self._table.get(self._at(key))) for key in self._held}
+        self._names.clear()
         self._table = dict(progress)
+        for key, held in list(self._held.items()):
+            at = self._at(key)
+            if (at, progress.get(at)) != before[key] or (progress.get(at) or 0) >= held.end:
+                del self._held[key]
         if not self._held:
             self._held_since_ms = None
 
-    def states(self, topics: Iterable[TopicRecord], index: LogIndex, pinned: Mapping[PartitionKey, int]) -> list[PartitionState]:
+    def states(self, topics: Iterable[TopicRecord], index: LogView, pinned: Mapping[PartitionKey, int]) -> list[PartitionState]:
         """Every partition of ``topics`` as the table sees it; a new topic id has no progress (F03)."""
         found = []
         for topic in topics:
@@ -79,4 +85,13 @@ class Ledger:
         }
 
     def _at(self, key: PartitionKey) -> SourcePartition:
-        return SourcePartition(source=self._source, topic_id=key.topic_id, partition=int(key.partition))
+        return SourcePartition(source=self._name(key), topic_id=key.topic_id, partition=int(key.partition))
+
+    def _name(self, key: PartitionKey) -> str:
+        """The same from one look at the table to the next."""
+        if self._naming is None:
+            return self._source
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = self._naming.name(key, self._table)
+        return name

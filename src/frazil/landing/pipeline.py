@@ -36,13 +36,13 @@ class TablePipeline:
 
     def __init__(self, spec: LandingSpec, lake: Lake, deps: LandingDeps, settings: LandingSettings, memory: SliceMemory) -> None:
         self.board = Board(table=spec.table, topics=spec.topics, interval_ms=max(settings.commit_interval_min_ms, spec.commit_interval_ms))
-        self.ledger = Ledger(deps.source)
+        self.ledger = Ledger(deps.source, deps.naming)
         self._spec, self._lake, self._deps, self._settings, self._memory = spec, lake, deps, settings, memory
         self._target = Target(spec, lake, deps, settings)
         patience = Patience(joint_ms=settings.read_patience_ms, single_ms=settings.call_deadline_ms, pause_ms=settings.backoff_min_ms)
         self._reader = SliceReader(deps.reader, patience)
         self._graveyard = Graveyard(ident=dead_table(spec.table), lake=lake, deadline_ms=settings.call_deadline_ms)
-        self._pinner = Pinner(store=deps.store, table=spec.table)
+        self._pinner = Pinner(store=None if deps.naming else deps.store, table=deps.label + spec.table)
         self._appetite = Appetite(settings)
         self._attempts = UlidSource(deps.chance)
         self._table: LoadedTable | None = None
@@ -145,7 +145,7 @@ class TablePipeline:
         pinned = await within(self._pinner.load(), deadline_ms, "reading the pin")
         states = self._states = self.ledger.states(topics, self._deps.index, pinned)
         now_ms = self._deps.clock.monotonic_ms()
-        idle = not any(state.lag for state in states) and not find_losses(states)
+        idle = not any(state.lag or _is_ahead(state) for state in states) and not find_losses(states)
         if idle and now_ms - self._loaded_at_ms < self._settings.progress_idle_ms:
             return self._table, states
         self._table = await self._target.load() or await self._target.create_declared()

@@ -11,7 +11,7 @@ from frazil.kit.errors import FrazilError, RetryLater
 from frazil.kit.tasks import spawn
 from frazil.landing.care import CareKeeper
 from frazil.landing.discover import Refusal, discover
-from frazil.landing.lake import Heavy, Lake, find_lake, open_lakes, within
+from frazil.landing.lake import Heavy, Lake, Lakes, within
 from frazil.landing.memory import SliceMemory
 from frazil.landing.owner import Owner
 from frazil.landing.pipeline import TablePipeline
@@ -38,7 +38,7 @@ class Landing:
     def __init__(self, deps: LandingDeps, settings: LandingSettings) -> None:
         self._deps = replace(deps, offload=Heavy(deps.offload, settings.heavy_max))
         self._settings = settings
-        self._lakes = open_lakes(deps, settings)  # with the plain offload: writing files is not held up by heavy work
+        self._lakes = Lakes(deps, settings)  # with the plain offload: writing files is not held up by heavy work
         self._memory = SliceMemory(settings.slices_bytes_max)
         self._book = StatusBook(store=deps.store, interval_ms=settings.status_interval_ms)
         self._owners: dict[str, _Running] = {}
@@ -82,7 +82,9 @@ class Landing:
         """Starts owners for new tables, ends those that are no longer wanted or wanted otherwise."""
         deadline_ms = self._settings.call_deadline_ms
         try:
-            specs = await within(list_landings(self._deps.store), deadline_ms, "listing landings")
+            specs = self._deps.specs
+            if specs is None:
+                specs = await within(list_landings(self._deps.store), deadline_ms, "listing landings")
             await within(self._deps.topics.refresh(), deadline_ms, "reading topics")
         except FrazilError as error:
             _LOG.warning("discover: %s", error)
@@ -90,7 +92,11 @@ class Landing:
         found = discover(specs, self._deps.topics.all(), self._settings.auto, interval_ms=self._settings.commit_interval_ms)
         self._refused = {refusal.table: self._refusal(refusal) for refusal in found.refusals}
         wanted = {spec.table: spec for spec in found.specs}
-        outdated = [table for table, running in self._owners.items() if wanted.get(table) != running.owner.spec]
+        outdated = [
+            table
+            for table, running in self._owners.items()
+            if wanted.get(table) != running.owner.spec or not self._lakes.is_current(running.lake)
+        ]
         await self._end_owners([self._owners.pop(table) for table in outdated])
         for table in outdated:
             if table not in wanted:
@@ -101,18 +107,19 @@ class Landing:
 
     async def _forget(self, table: str) -> None:
         """A table that is not landed any more needs nothing of the log (R18) and has no status. What fails here ends by its age."""
-        self._book.forget(table)
+        name = self._deps.label + table
+        self._book.forget(name)
         deadline_ms = self._settings.call_deadline_ms
         try:
-            await within(drop_pin(self._deps.store, table), deadline_ms, "dropping a pin")
-            await within(delete_status(self._deps.store, table), deadline_ms, "deleting a status")
+            await within(drop_pin(self._deps.store, name), deadline_ms, "dropping a pin")
+            await within(delete_status(self._deps.store, name), deadline_ms, "deleting a status")
         except RetryLater as error:
             _LOG.warning("forgetting %s: %s", table, error)
 
     def _start(self, spec: LandingSpec) -> None:
         try:
             check_options(spec)
-            lake = find_lake(self._lakes, spec.options.get("catalog", self._settings.catalog))
+            lake = self._lakes.find(spec.options.get("catalog", self._settings.catalog))
             pipeline = TablePipeline(spec, lake, self._deps, self._settings, self._memory)
         except FrazilError as error:
             self._refused[spec.table] = self._refusal(Refusal(table=spec.table, topics=spec.topics, why=str(error)))
@@ -151,8 +158,9 @@ class Landing:
             await self._publish()
 
     async def _publish(self, *, last: bool = False) -> None:
+        statuses = [replace(status, table=self._deps.label + status.table) for status in self.statuses()]
         try:
-            await within(self._book.publish(self.statuses(), all_of_them=last), self._settings.call_deadline_ms, "writing status")
+            await within(self._book.publish(statuses, all_of_them=last), self._settings.call_deadline_ms, "writing status")
         except RetryLater as error:
             _LOG.warning("status: %s", error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from frazil.catalogs.port import Catalog
 from frazil.kit.chance import Chance
@@ -11,23 +12,42 @@ from frazil.kit.clock import Clock
 from frazil.kit.faultpoints import FaultPoints
 from frazil.kit.tasks import Offload
 from frazil.landing.discover import AutoLanding
-from frazil.log.index import LogIndex
+from frazil.landing.naming import SourceNaming
 from frazil.log.read import LogReader
+from frazil.log.view import LogView
+from frazil.metadata.landings import LandingSpec
 from frazil.metadata.port import MetadataStore
-from frazil.metadata.topics import Topics
+from frazil.metadata.topics import TopicRecord
 from frazil.objects.port import ObjectStore
+
+
+class TopicView(Protocol):
+    """Which topics there are. Everything but ``refresh`` answers from memory."""
+
+    async def refresh(self) -> None:
+        """Brings the view up to date. Raises RetryLater."""
+        ...
+
+    def get(self, name: str) -> TopicRecord | None:
+        """The topic of this name."""
+        ...
+
+    def all(self) -> tuple[TopicRecord, ...]:
+        """Every topic, by name."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingDeps:
-    """Components. ``catalogs`` by the name that a spec's option ``catalog`` uses; ``objects`` holds the tables' files.
+    """Components. ``catalogs`` by the name that a spec's option ``catalog`` uses; it may change, and a table whose catalog is another
+    object than before goes on with the new one. ``objects`` holds the tables' files.
 
     ``source`` identifies the log: cluster id and incarnation (R22, F03).
     """
 
     store: MetadataStore
-    topics: Topics
-    index: LogIndex
+    topics: TopicView
+    index: LogView
     reader: LogReader
     objects: ObjectStore
     catalogs: Mapping[str, Catalog]
@@ -36,6 +56,15 @@ class LandingDeps:
     chance: Chance
     offload: Offload
     faults: FaultPoints
+    managed: frozenset[str] = frozenset()
+    """Catalogs that care for their tables themselves: ours stays away."""
+    specs: tuple[LandingSpec, ...] | None = None
+    """Land exactly these, whatever metadata says; None: those of metadata."""
+    label: str = ""
+    """Stands before table names in metadata (pin, status, identity), so that two processes may land in tables of one name in two
+    catalogs."""
+    naming: SourceNaming | None = None
+    """How a log without a cluster is recognised (R27). Such a log has no pins: nobody would heed them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

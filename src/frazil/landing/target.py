@@ -15,6 +15,8 @@ from frazil.metadata.landedtables import get_table_uuid, put_table_uuid
 from frazil.metadata.landings import LandingSpec
 from frazil.schemas import DecodeOptions, decoder_for, parse_columns
 
+MANIFEST_PROPERTY = "frazil.manifest"
+"""Table property: the manifest whose landing made the table. Two that write one table are refused (R35), wherever they run."""
 OPTIONS = ("catalog", "manifest", "paused", "recreated")
 
 
@@ -37,7 +39,7 @@ class Target:
     async def load(self) -> LoadedTable | None:
         """The table as it is now, None when it was never there. Raises Refused when it was dropped or exchanged."""
         if not self._asked_uuid:
-            self._uuid = await get_table_uuid(self._deps.store, self.spec.table)
+            self._uuid = await get_table_uuid(self._deps.store, self._deps.label + self.spec.table)
             self._asked_uuid = True
         try:
             table = await within(self._lake.catalog.load(self.spec.table), self._deadline_ms, "loading the table")
@@ -57,6 +59,8 @@ class Target:
         """Makes the table, or takes the one somebody made meanwhile."""
         schema = full_schema(values, metadata_columns=self.spec.metadata_columns)
         properties = {"frazil.source": self._deps.source, "frazil.topics": ",".join(self.spec.topics)}
+        if "manifest" in self.spec.options:
+            properties[MANIFEST_PROPERTY] = self.spec.options["manifest"]
         try:
             call = self._lake.catalog.create(self.spec.table, CreateTable(schema=schema, properties=properties))
             table = await within(call, self._deadline_ms, "creating the table")
@@ -95,7 +99,13 @@ class Target:
             return
         if self._uuid is not None and not self._accepts_another:
             raise Refused(f"table {self.spec.table} was made anew ({self._uuid} is now {table.uuid}); {_WAYS}")
-        await put_table_uuid(self._deps.store, self.spec.table, table.uuid)
+        owner, ours = table.metadata.get("properties", {}).get(MANIFEST_PROPERTY, ""), self.spec.options.get("manifest", "")
+        if owner and ours and owner != ours:
+            raise Refused(
+                f"table {self.spec.table} is written by manifest {owner}, and {ours} would write it too (R35); choose another table, "
+                f"or take the table's property {MANIFEST_PROPERTY} away"
+            )
+        await put_table_uuid(self._deps.store, self._deps.label + self.spec.table, table.uuid)
         self._uuid = table.uuid
 
 

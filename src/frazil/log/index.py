@@ -7,7 +7,7 @@ that an offset does not exist are given after ``refresh`` only; callers see to t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from frazil.kit.errors import RetryLater
 from frazil.kit.names import PartitionKey, TopicId
@@ -80,6 +80,16 @@ class LogIndex:
     def shard(self, key: PartitionKey) -> int:
         """The shard of a partition."""
         return shard_of(key.topic_id, key.partition, len(self.state.shards))
+
+    def runs(self, key: PartitionKey) -> Iterable[Ref]:
+        """Every ref of the partition, in order, without lost ranges."""
+        log = self.state.find(key)
+        return () if log is None else [ref for ref in log.iterate(log.start) if not ref.lost]
+
+    def trouble(self, key: PartitionKey) -> str | None:
+        """Why the partition is not served to its end; None when it is."""
+        log = self.state.find(key)
+        return None if log is None or log.gap is None else f"offsets {log.gap[0]}-{log.gap[1] - 1} of the log have no run in metadata"
 
     def troubles(self) -> tuple[str, ...]:
         """Partitions that are not served to their end, each with offsets and reason."""

@@ -17,9 +17,9 @@ from frazil.kit.names import PartitionKey
 from frazil.kit.tasks import Offload
 from frazil.log.cache import Block, BlockCache
 from frazil.log.extract import Extract, checked_batches, extract, whole_frames
-from frazil.log.index import LogIndex
 from frazil.log.refs import Bounds, OffsetAt, OffsetOutOfRange, Ref, Slice, Want
 from frazil.log.timesearch import Place, TimeSearch
+from frazil.log.view import LogView
 from frazil.objects.port import ObjectStore
 from frazil.records import Batch, split_batches
 from frazil.segments.indexes import SparseIndex, index_of, parse_index
@@ -60,7 +60,7 @@ class LogReader:
     """Serves fetch, landing and queries. Several may share one cache."""
 
     def __init__(
-        self, objects: ObjectStore, index: LogIndex, cache: BlockCache, *, offload: Offload, limits: ReadLimits | None = None
+        self, objects: ObjectStore, index: LogView, cache: BlockCache, *, offload: Offload, limits: ReadLimits | None = None
     ) -> None:
         self._objects = objects
         self._index = index
@@ -92,6 +92,11 @@ class LogReader:
                 await self._index.refresh()
         return ()
 
+    def forget(self, object_key: str) -> None:
+        """The object has changed or gone, which happens in a bucket that others write."""
+        self._cache.forget(object_key)
+        self._sparse.pop(object_key, None)
+
     async def bounds(self, key: PartitionKey) -> Bounds:
         """Start and end, read linearizably (R08)."""
         await self._index.refresh()
@@ -114,8 +119,7 @@ class LogReader:
         return await self.find_time(key, max(ref.max_timestamp_ms for ref in refs)) if refs else None
 
     def _all_refs(self, key: PartitionKey) -> list[Ref]:
-        log = self._index.state.find(key)
-        return [] if log is None else [ref for ref in log.iterate(log.start) if not ref.lost]
+        return list(self._index.runs(key))
 
     async def _locate(self, want: Want) -> tuple[Ref, ...]:
         """The refs for ``want``. What the view cannot serve is believed only after a linearizable refresh (R08)."""
@@ -233,10 +237,9 @@ class LogReader:
 
     async def _load_index(self, ref: Ref) -> SparseIndex:
         """The ``.index`` object; one that is lost or damaged is rebuilt from the segment (F81)."""
-        key = parse_segment_key(ref.object_key)
+        index_key = ref.object_key.removesuffix(".kfs") + ".index"  # also under a prefix that is no namespace of ours
         try:
-            if key is not None:
-                return parse_index(await self._objects.get(key.index()), where=key.index())
+            return parse_index(await self._objects.get(index_key), where=index_key)
         except (Missing, Corrupt):
             self._sparse.pop(ref.object_key, None)
         data = await self._objects.get(ref.object_key)

@@ -81,11 +81,8 @@ def read_segment(data: Bytes, *, where: str, batch_bytes_max: int) -> SegmentVie
     view = memoryview(data)
     if len(view) <= SEGMENT_HEADER_BYTES + FOOTER_BYTES:
         raise Corrupt(f"{len(view)} bytes are too few for a segment", where=where)
-    magic, version, flags, base, count, created_ms, reserved = _HEADER.unpack_from(view)
-    if magic != _MAGIC:
-        raise Corrupt(f"magic {magic!r} is not that of a segment", where=where)
-    if version != _VERSION or flags != 0 or reserved != 0:
-        raise Corrupt(f"version {version}, flags {flags}, reserved {reserved} are unknown; this reader knows 1, 0, 0", where=where)
+    head = read_header(view[:SEGMENT_HEADER_BYTES], where=where)
+    base, count, created_ms = head.base_offset, head.message_count, head.created_ms
     crc, last = read_footer(view[-FOOTER_BYTES:], where=where)
     body = view[SEGMENT_HEADER_BYTES:-FOOTER_BYTES]
     if crc32c(body) != crc:
@@ -106,6 +103,27 @@ def check_index(index: SparseIndex, segment: SegmentView, *, where: str, interva
     """Raises Corrupt unless ``index`` is exactly the one ``segment`` must have; the cure is to rebuild it with ``index_of``."""
     if index != index_of(segment.batches, interval=interval):
         raise Corrupt("the index does not belong to its segment; rebuild it from the segment", where=where)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentHead:
+    """What the first 32 bytes say. No checksum covers them."""
+
+    base_offset: int
+    message_count: int
+    created_ms: int
+
+
+def read_header(head: Bytes, *, where: str) -> SegmentHead:
+    """The first 32 bytes of a segment. Raises Corrupt when they are none, or of a version this reader does not know."""
+    if len(head) != SEGMENT_HEADER_BYTES:
+        raise Corrupt(f"a segment's header has {SEGMENT_HEADER_BYTES} bytes, not {len(head)}", where=where)
+    magic, version, flags, base, count, created_ms, reserved = _HEADER.unpack(head)
+    if magic != _MAGIC:
+        raise Corrupt(f"magic {magic!r} is not that of a segment", where=where)
+    if version != _VERSION or flags != 0 or reserved != 0:
+        raise Corrupt(f"version {version}, flags {flags}, reserved {reserved} are unknown; this reader knows 1, 0, 0", where=where)
+    return SegmentHead(base_offset=base, message_count=count, created_ms=created_ms)
 
 
 def read_footer(tail: Bytes, *, where: str) -> tuple[int, int]:
