@@ -2,6 +2,7 @@
 mod batches;
 mod border;
 mod json;
+mod produce;
 
 use pyo3::prelude::*;
 
@@ -16,5 +17,6 @@ fn frazil_native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<batches::Scanner>()?;
     m.add_class::<border::ArrowBatch>()?;
     m.add_class::<json::JsonPlan>()?;
+    m.add_function(wrap_pyfunction!(produce::scan_produce, m)?)?;
     Ok(())
 }

@@ -43,6 +43,13 @@ class ByteBudget:
         self._waiting.append((size, resume))
         return False
 
+    def try_admit(self, size: int) -> bool:
+        """Takes ``size`` bytes if nobody waits and they fit; never puts anybody in line."""
+        if self._waiting or not self._fits(size):
+            return False
+        self.used += size
+        return True
+
     def grow(self, arrival: Arrival, more: int, resume: Resume) -> bool:
         """Takes ``more`` bytes for a frame on its way in, or puts it in line and returns False. Once resumed, the bytes are taken."""
         first = arrival is self._first

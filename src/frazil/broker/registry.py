@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from frazil.broker.services import Services
 from frazil.broker.turns import Turns
+from frazil.kit.errors import FrazilError
 from frazil.wire.codec import encode_parts, layouts_of
 from frazil.wire.frame import RequestHeader
 from frazil.wire.layout import Blob, Message
@@ -46,6 +47,20 @@ class Call(Generic[M]):
         return self.header.api_version
 
 
+class Reply(Protocol):
+    """Where a request that is served without a task leaves its response, once. Neither method raises."""
+
+    def give(self, response: object) -> None:
+        """The response; None when the request is not to be answered (acks=0)."""
+        ...
+
+    def fail(self, error: FrazilError) -> None:
+        """The request failed as a whole."""
+        ...
+
+
+AtOnce: TypeAlias = Callable[[Call[Any], Reply], bool]
+"""Serves a request that needs not wait before it has its place, or returns False: then ``run`` does."""
 Run: TypeAlias = Callable[[Call[Any]], Awaitable[Any]]
 Decode: TypeAlias = Callable[[int, memoryview, int], Any]
 Encode: TypeAlias = Callable[[int, Any], Sequence[Blob]]
@@ -66,18 +81,20 @@ class Handler:
     ends_with_connection: bool
     """A long poll: cancelled when its connection is gone."""
     fault_point: str
+    at_once: AtOnce | None
     doc: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How a handler departs from the ordinary: own codec, long poll, fault point, a wider range in ApiVersions."""
+    """How a handler departs from the ordinary: own codec, long poll, fault point, a way without a task, a wider range in ApiVersions."""
 
     advertised_first: int | None = None
     decode: Decode | None = None
     encode: Encode | None = None
     ends_with_connection: bool = False
     fault_point: str = ""
+    at_once: AtOnce | None = None
 
 
 _ORDINARY = Shape()
@@ -106,6 +123,7 @@ def handles(key: ApiKey, first: int, last: int, *, shape: Shape = _ORDINARY) -> 
             encode=shape.encode or plain_encode,
             ends_with_connection=shape.ends_with_connection,
             fault_point=shape.fault_point,
+            at_once=shape.at_once,
             doc=getattr(run, "__globals__", {}).get("__doc__") or "",
         )
 

@@ -74,6 +74,7 @@ class Broker:
         self._house = House(
             settings=settings,
             serve=self._dispatcher.serve,
+            serve_burst=self._dispatcher.serve_burst,
             budget=ByteBudget(settings.buffered_bytes_max),
             counters=self.counters,
             faults=deps.faults,

@@ -15,14 +15,23 @@ class Turns(asyncio.Lock):
     def __init__(self) -> None:
         super().__init__()
         self._present = 0
+        self._announced = 0
 
     @property
     def busy(self) -> bool:
         """Whoever comes now has to stand in line to keep the order."""
         return self._present > 0
 
-    async def __aenter__(self) -> None:
+    def announce(self) -> None:
+        """Somebody will enter in a task that has not begun yet; who comes meanwhile is behind it. One announcement, one entry."""
         self._present += 1
+        self._announced += 1
+
+    async def __aenter__(self) -> None:
+        if self._announced:
+            self._announced -= 1
+        else:
+            self._present += 1
         try:
             await self.acquire()
         except BaseException:

@@ -2,7 +2,7 @@
 
 The answer is rendezvous hashing over the live brokers. It is a hint: the group's record decides who may act (R19).
 
-Deviations: transactions (key type 1) and share groups (2) are not supported. From v4 both are refused with INVALID_REQUEST
+Deviations: transactions (key type 1) and share groups (2) are not supported. From v4 both are refused with UNSUPPORTED_VERSION
 and a sentence that clients show. Below v4 a transactional id gets a broker all the same: librdkafka asks again whatever
 the code and then reports a time-out, while the refusal of InitProducerId reaches its user.
 """
@@ -43,7 +43,7 @@ def _find(services: Services, key_type: int, key: str) -> Coordinator:
         return Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=why)
 
     if key_type != _GROUP:
-        return failed(ErrorCode.INVALID_REQUEST, _WHY.get(key_type, f"coordinators of type {key_type} do not exist"))
+        return failed(ErrorCode.UNSUPPORTED_VERSION, _WHY.get(key_type, f"coordinators of type {key_type} do not exist"))
     try:
         broker = services.brokers.coordinator(key)
     except RetryLater as error:

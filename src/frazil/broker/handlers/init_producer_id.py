@@ -3,9 +3,9 @@
 Each request without a transactional id gets a fresh id with epoch 0, also when it names an old one (KIP-360): ids come from
 blocks taken from metadata and are never given twice.
 
-Deviation: transactions are not supported; a request with a transactional id is UNSUPPORTED_VERSION: final for
-the Java client, shown by librdkafka when its init_transactions times out. Clients that use FindCoordinator v4 or above have
-been told in words before.
+Deviation: transactions are not supported; a request with a transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as if
+no id were allowed: the only code that ends init_transactions at once in every client. librdkafka asks again for ever after
+UNSUPPORTED_VERSION. Clients that use FindCoordinator v4 or above have been told in words before.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ async def init_producer_id(call: Call[InitProducerIdRequest]) -> InitProducerIdR
     if call.message.transactional_id is not None:
         asked = call.message.transactional_id
         call.services.complaints.note(f"{call.session.client_host} asked for transactions as {asked!r}; they are not supported")
-        return InitProducerIdResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, producer_id=-1, producer_epoch=-1)
+        return InitProducerIdResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, producer_id=-1, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=await call.services.producer_ids.next(), producer_epoch=0)

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 from frazil.broker.codes import code_of, code_of_fault
 from frazil.broker.handlers.produce_old import decode_old_produce, encode_old_produce_response
-from frazil.broker.registry import Call, Shape, handles
+from frazil.broker.registry import Call, Reply, Shape, handles
 from frazil.broker.services import Services
 from frazil.broker.topic_configs import TopicPolicy
 from frazil.broker.topic_view import KnownTopic
-from frazil.kit.errors import Corrupt, Refused, RetryLater
+from frazil.kit.errors import Bug, Corrupt, OutcomeUnknown, Refused, RetryLater
 from frazil.kit.names import PartitionId, PartitionKey
-from frazil.log.append import Appended, AppendRun
+from frazil.log.append import Answer, Appended, AppendFault, AppendRun, Outcome
 from frazil.records import Batch, Codec, restamp, split_batches
 from frazil.records.batches import BatchTooLarge
 from frazil.wire.errors import ErrorCode
@@ -73,50 +73,85 @@ def _encode(version: int, topics: Sequence[ProducedTopic]) -> Sequence[Blob]:
     return [encode_produce_response(version, topics)]
 
 
-@handles(ApiKey.PRODUCE, 0, 11, shape=Shape(decode=_decode, encode=_encode, fault_point="B5"))
-async def produce(call: Call[ProduceCall]) -> Sequence[ProducedTopic] | None:
-    """Checks, appends, answers."""
-    request = call.message
-    view = call.services.topics
-    gate = call.session.produce_gate
-    trouble: RetryLater | None = None
-    topics = [view.known(topic.name) for topic in request.topics]
-    if None in topics or gate.busy:
-        async with gate:
-            trouble = await _look_up(call.services, request)
-        topics = [view.known(topic.name) for topic in request.topics]
-    # No await from here to append: the order of requests on this connection is the order in the log (R03).
-    runs: list[AppendRun] = []
-    waiting: list[ProducedPartition] = []
-    answer = []
-    for asked, known in zip(request.topics, topics, strict=True):
-        answer.append(_check_topic(call, asked, known, _Good(runs, waiting), trouble))
-    if runs:
-        await _append(call.services, runs, waiting)
-    if request.acks == 0:
-        failed = [f"{t.name}-{p.index}: {p.error_message}" for t in answer for p in t.partitions if p.error_code]
-        if failed:
-            call.session.close(f"produce with acks=0 failed: {', '.join(failed[:3])}")
-        return None
-    return answer
+def _at_once(call: Call[ProduceCall], reply: Reply) -> bool:
+    """The whole of it without a task, when the topics are known and the log has room; else the request's turn is announced."""
+    services, session, request = call.services, call.session, call.message
+    topics = [services.topics.known(topic.name) for topic in request.topics]
+    if session.produce_gate.busy or None in topics or not services.appender.admits(_size(request)):
+        session.produce_gate.announce()
+        return False
+    work = _Work(call, topics, None)
+    if not work.runs:
+        reply.give(work.conclude())
+        return True
 
-
-async def _append(services: Services, runs: list[AppendRun], waiting: list[ProducedPartition]) -> None:
-    """Appends and fills in what became of each partition."""
-    try:
-        outcomes = await services.appender.append(runs)
-    except RetryLater as error:
-        for partition in waiting:
-            partition.error_code = code_of(error)
-            partition.error_message = str(error)
-        return
-    for partition, outcome in zip(waiting, outcomes, strict=True):
-        if isinstance(outcome, Appended):
-            partition.base_offset = outcome.base_offset
-            partition.log_start_offset = outcome.log_start_offset
+    def decided(answer: Answer) -> None:
+        if isinstance(answer, OutcomeUnknown):
+            reply.fail(answer)
         else:
-            partition.error_code = code_of_fault(outcome)
-            partition.error_message = outcome.why
+            work.fill(answer)
+            reply.give(work.conclude())
+
+    if not services.appender.offer(work.runs, decided):
+        raise Bug("the log refused a request that it had admitted")
+    return True
+
+
+@handles(ApiKey.PRODUCE, 0, 11, shape=Shape(decode=_decode, encode=_encode, fault_point="B5", at_once=_at_once))
+async def produce(call: Call[ProduceCall]) -> Sequence[ProducedTopic] | None:
+    """The way of a request that has to wait before it has its place in the order."""
+    services, request = call.services, call.message
+    # The gate is held until the log has the request: the order on this connection is the order in the log (R03).
+    async with call.session.produce_gate:
+        trouble: RetryLater | None = None
+        topics = [services.topics.known(topic.name) for topic in request.topics]
+        if None in topics:
+            trouble = await _look_up(services, request)
+            topics = [services.topics.known(topic.name) for topic in request.topics]
+        work = _Work(call, topics, trouble)
+        answer = await services.appender.enter(work.runs)
+    work.fill(await answer)
+    return work.conclude()
+
+
+def _size(request: ProduceCall) -> int:
+    return sum(len(partition.records or b"") for topic in request.topics for partition in topic.partitions)
+
+
+class _Work:
+    """A checked request: what goes to the log, the places of its answers beside it, and the response to be."""
+
+    __slots__ = ("_call", "_topics", "_waiting", "runs")
+
+    def __init__(self, call: Call[ProduceCall], topics: Sequence[KnownTopic | None], trouble: RetryLater | None) -> None:
+        self._call = call
+        self.runs: list[AppendRun] = []
+        self._waiting: list[ProducedPartition] = []
+        good = _Good(self.runs, self._waiting)
+        self._topics = [
+            _check_topic(call, asked, known, good, trouble) for asked, known in zip(call.message.topics, topics, strict=True)
+        ]
+
+    def fill(self, outcomes: Sequence[Outcome]) -> None:
+        """What became of each run."""
+        for partition, outcome in zip(self._waiting, outcomes, strict=True):
+            if isinstance(outcome, Appended):
+                partition.base_offset = outcome.base_offset
+                partition.log_start_offset = outcome.log_start_offset
+            elif isinstance(outcome, AppendFault):
+                partition.error_code = code_of_fault(outcome)
+                partition.error_message = outcome.why
+            else:
+                raise Bug("batches of one request were judged apart")
+
+    def conclude(self) -> Sequence[ProducedTopic] | None:
+        """The response; None for acks=0, where a failure can only be told by closing the connection."""
+        if self._call.message.acks != 0:
+            return self._topics
+        failed = [f"{t.name}-{p.index}: {p.error_message}" for t in self._topics for p in t.partitions if p.error_code]
+        if failed:
+            self._call.session.close(f"produce with acks=0 failed: {', '.join(failed[:3])}")
+        return None
 
 
 async def _look_up(services: Services, request: ProduceCall) -> RetryLater | None:
