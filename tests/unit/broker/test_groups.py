@@ -420,7 +420,7 @@ def test_brokers_that_are_not_the_coordinator_say_so() -> None:
 def test_transaction_coordinators_are_refused_in_words_by_versions_that_show_them() -> None:
     async def scene(on: Stage) -> None:
         answer = await on.client.call(ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=["tx"], key_type=1))
-        assert answer.coordinators[0].error_code == ErrorCode.INVALID_REQUEST
+        assert answer.coordinators[0].error_code == ErrorCode.UNSUPPORTED_VERSION
         assert "transactions are not supported" in answer.coordinators[0].error_message
         old = await on.client.call(ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest(key="tx", key_type=1))
         assert (old.error_code, old.node_id) == (0, 0), "InitProducerId refuses those"

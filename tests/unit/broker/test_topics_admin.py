@@ -361,7 +361,7 @@ def test_producer_ids_are_never_given_twice() -> None:
                     assert (answer.error_code, answer.producer_epoch) == (0, 0)
                     seen.append(answer.producer_id)
                 refused = await on.client.call(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(transactional_id="tx"))
-                assert (refused.error_code, refused.producer_id) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+                assert (refused.error_code, refused.producer_id) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
         assert len(set(seen)) == 12
 
     run_virtual(main())

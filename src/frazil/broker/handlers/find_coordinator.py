@@ -43,7 +43,9 @@ def _find(services: Services, key_type: int, key: str) -> Coordinator:
         return Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=why)
 
     if key_type != _GROUP:
-        return failed(ErrorCode.UNSUPPORTED_VERSION, _WHY.get(key_type, f"coordinators of type {key_type} do not exist"))
+        if key_type in _WHY:
+            return failed(ErrorCode.UNSUPPORTED_VERSION, _WHY[key_type])
+        return failed(ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} do not exist")
     try:
         broker = services.brokers.coordinator(key)
     except RetryLater as error:

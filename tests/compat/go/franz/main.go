@@ -109,7 +109,10 @@ func admin(r wire.Request) (any, error) {
 	topic, group := r["topic"], r["group"]
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	client, err := kgo.NewClient(kgo.SeedBrokers(r["bootstrap"]), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(r["bootstrap"]), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.MetadataMinAge(50*time.Millisecond), // kadm answers from metadata up to this old
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -201,6 +204,7 @@ func admin(r wire.Request) (any, error) {
 	seen["group deleted"] = !grouped()
 	_, err = face.DeleteTopic(ctx, topic)
 	keep(err)
+	time.Sleep(100 * time.Millisecond)
 	names, err = face.ListTopics(ctx)
 	keep(err)
 	seen["deleted"] = !names.Has(topic)
