@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 KERNEL := $(VENV)/.kernel
 
-.PHONY: demo test check lint simulate faults bench bench-check proof clean system generated
+.PHONY: demo demo-s3 test check lint simulate faults bench bench-check proof clean system generated
 
 $(READY): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Frazil needs Python 3.11 or newer"; exit 1; }
@@ -26,6 +26,10 @@ system:
 
 demo: $(KERNEL)
 	@$(BIN)/python examples/flights.py $(if $(KEEP),--keep)
+
+# The same job on SeaweedFS: S3 for the log, its REST catalog for the table, by a settings file only.
+demo-s3: $(KERNEL)
+	@$(BIN)/python -m tests.demo_s3
 
 lint: $(KERNEL)
 	$(BIN)/ruff check src tests codegen benchmarks examples

@@ -3,6 +3,8 @@
 A confluent-kafka producer with its defaults writes 336,776 JSON records to the topic ``flights``; a broker process and a
 landing process, started by ``frazil dev`` in the fresh directory ``.demo``, turn them into the table ``demo.flights``;
 DuckDB reads the table with its own Iceberg reader and is compared with sums made by the csv module.
+
+With ``--config FILE`` the stores and the catalog are those of that settings file: the same job on S3 and a REST catalog.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from collections.abc import Iterator
 import confluent_kafka
 import duckdb
 import duckdb_extension_avro
+import duckdb_extension_httpfs
 import duckdb_extension_iceberg
+import obstore.store
+import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DIRECTORY = ROOT / ".demo"
@@ -61,6 +66,26 @@ class Outcome:
     ok: bool
     visible_s: float
     sums: Sums
+    stages: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+    """Objects and bytes of each stage."""
+
+
+@dataclasses.dataclass
+class Place:
+    """Where the job runs: the embedded stores in ``.demo``, or what a settings file says."""
+
+    config: pathlib.Path | None
+    document: dict[str, dict[str, str]]
+
+    def frazil(self) -> list[str]:
+        config = ["--config", str(self.config)] if self.config else []
+        return [sys.executable, "-m", "frazil", *config, "--data-dir", str(DIRECTORY)]
+
+    def s3(self) -> dict[str, str]:
+        return self.document.get("s3", {})
+
+    def objects(self) -> str:
+        return self.document.get("store", {}).get("objects", "")
 
 
 def main() -> int:
@@ -68,27 +93,31 @@ def main() -> int:
     options.add_argument("--keep", action="store_true", help="stay up afterwards, until Ctrl-C")
     options.add_argument("--runs", type=int, default=1, help="how often, each in a fresh directory")
     options.add_argument("--result", help="write the figures of all runs to this JSON file")
+    options.add_argument("--config", type=pathlib.Path, help="settings file that says where objects and tables are")
     given = options.parse_args()
-    outcomes = [once(keep=given.keep) for _ in range(given.runs)]
+    place = Place(given.config, yaml.safe_load(given.config.read_text()) if given.config else {})
+    outcomes = [once(place, keep=given.keep) for _ in range(given.runs)]
     if given.result:
         write_result(pathlib.Path(given.result), outcomes)
     return 0 if all(outcome.ok for outcome in outcomes) else 1
 
 
-def once(*, keep: bool) -> Outcome:
+def once(place: Place, *, keep: bool) -> Outcome:
     started = time.monotonic()
-    frazil = [sys.executable, "-m", "frazil", "--data-dir", str(DIRECTORY)]
+    frazil = place.frazil()
     if DIRECTORY.exists():
         shutil.rmtree(DIRECTORY)
     port = free_port()
     settings = ["-s", "landing.namespace=demo", "-s", "landing.commit_interval_ms=1000"]
     DIRECTORY.mkdir()
     log = (DIRECTORY / "dev.log").open("wb")
+    if place.config:
+        print(run([*frazil, *settings, "config", "explain", "--changed"]))
     server = subprocess.Popen([*frazil, *settings, "dev", "--port", str(port)], stderr=log, cwd=ROOT)
     try:
         await_port(port, server)
         print(f"broker and landing are up on 127.0.0.1:{port} ({time.monotonic() - started:.1f} s)")
-        outcome = job(frazil, port, keep=keep)
+        outcome = job(place, port, keep=keep)
         if keep and outcome.ok:
             print(f"\nStill up on 127.0.0.1:{port}. Ctrl-C ends it.")
             server.wait()
@@ -102,30 +131,35 @@ def once(*, keep: bool) -> Outcome:
         log.close()
 
 
-def job(frazil: list[str], port: int, *, keep: bool) -> Outcome:
-    first = time.monotonic()
+def job(place: Place, port: int, *, keep: bool) -> Outcome:
+    frazil, first = place.frazil(), time.monotonic()
     truth = produce(port)
     produced = time.monotonic()
     print(f"produced {truth.rows:,} records in {produced - first:.1f} s ({truth.rows / (produced - first):,.0f} records/s)")
-    seen = wait_for_rows(frazil, truth.rows, deadline=first + 120)
+    seen, metadata = wait_for_rows(place, truth.rows, deadline=first + 120)
     visible_s = time.monotonic() - first
     print(f"last row visible in {TABLE} {visible_s:.1f} s after the first produce; freshness then {visible_s - produced + first:.1f} s")
     ok = compare(truth, seen) and visible_s < 60
-    print_stages()
+    stages = stages_in_bucket(place, metadata) if place.objects().startswith("s3://") else stages_on_disk()
+    print_stages(stages)
     status = json.loads(run([*frazil, "-o", "json", "land", "status"]).splitlines()[0])
     print(f"\nlanding says: {TABLE} {status['state']}, lag {status['lag']} records")
     for question, sql in QUESTIONS:
         print(f"\n{question}\n{run([*frazil, 'sql', sql])}", end="")
+    config = f"-c {place.config} " if place.config else ""
     ask = f".venv/bin/frazil -b 127.0.0.1:{port} topic describe flights"
     again = "make demo KEEP=1                       keeps it running"
+    where = ".demo/objects/                         the log (bundles, sealed .kfs segments) and the table (warehouse/)"
+    if place.objects().startswith("s3://"):
+        where = ".demo/bucket.txt                       every object of the log and of the table; the rest is metadata"
     print(f"""
 Where to look next
   {ask if keep else again}
-  .venv/bin/frazil -d .demo sql "SELECT count(*) FROM {TABLE}"
-  .venv/bin/frazil -d .demo table describe {TABLE}
-  .demo/objects/                         the log (bundles, sealed .kfs segments) and the table (warehouse/)
+  .venv/bin/frazil {config}-d .demo sql "SELECT count(*) FROM {TABLE}"
+  .venv/bin/frazil {config}-d .demo table describe {TABLE}
+  {where}
   docs/hot-path.md, docs/landing-path.md how a record gets there""")
-    return Outcome(ok=ok, visible_s=round(visible_s, 1), sums=seen)
+    return Outcome(ok=ok, visible_s=round(visible_s, 1), sums=seen, stages=stages)
 
 
 def write_result(path: pathlib.Path, outcomes: list[Outcome]) -> None:
@@ -138,10 +172,11 @@ def write_result(path: pathlib.Path, outcomes: list[Outcome]) -> None:
     figures = {
         "commit": git("rev-parse", "HEAD"),
         "src": git("rev-parse", "HEAD:src"),
-        "command": "python examples/flights.py --runs 2 --result docs/results/demo.json",
+        "command": f"python examples/flights.py {' '.join(sys.argv[1:])}",
         "runs": len(outcomes),
         **dataclasses.asdict(worst.sums),
         "visible_s": worst.visible_s,
+        "stages": worst.stages,
     }
     path.write_text(json.dumps(figures, indent=1) + "\n")
 
@@ -189,29 +224,46 @@ def produce(port: int) -> Sums:
     return truth
 
 
-def wait_for_rows(frazil: list[str], rows: int, *, deadline: float) -> Sums:
-    seen = Sums()
+def wait_for_rows(place: Place, rows: int, *, deadline: float) -> tuple[Sums, str]:
+    seen, metadata = Sums(), ""
     while time.monotonic() < deadline:
-        described = subprocess.run([*frazil, "-o", "json", "table", "describe", TABLE], capture_output=True, text=True, check=False)
+        described = subprocess.run([*place.frazil(), "-o", "json", "table", "describe", TABLE], capture_output=True, text=True, check=False)
         if described.returncode == 0:
-            seen = read_by_duckdb(json.loads(described.stdout)["metadata"])
+            metadata = json.loads(described.stdout)["metadata"]
+            seen = read_by_duckdb(place, metadata)
             progress(f"landed {seen.rows:,}")
             if seen.rows >= rows:
                 break
         time.sleep(0.2)
-    return seen
+    return seen, metadata
 
 
-def read_by_duckdb(metadata: str) -> Sums:
+def read_by_duckdb(place: Place, metadata: str) -> Sums:
     with duckdb.connect() as connection:
-        for extension in (duckdb_extension_avro, duckdb_extension_iceberg):
+        for extension in (duckdb_extension_avro, duckdb_extension_httpfs, duckdb_extension_iceberg):
             folder = pathlib.Path(extension.__path__[0])
             connection.load_extension(str(next(folder.glob(f"extensions/v{duckdb.__version__}/*.duckdb_extension"))))
+        if metadata.startswith("s3://"):
+            connection.execute(duckdb_secret(place.s3()))
         row = connection.execute(
             f"SELECT count(*), coalesce(sum(distance), 0), count(*) FILTER (dep_delay IS NULL) FROM iceberg_scan('{metadata}')"
         ).fetchone()
     assert row is not None
     return Sums(*(int(cell) for cell in row))
+
+
+def duckdb_secret(s3: dict[str, str]) -> str:
+    scheme, _, host = s3["endpoint"].partition("://")
+    options = {
+        "KEY_ID": s3["access_key_id"],
+        "SECRET": s3["secret_access_key"],
+        "REGION": s3["region"],
+        "ENDPOINT": host,
+        "URL_STYLE": "path",
+        "USE_SSL": "false" if scheme == "http" else "true",
+    }
+    given = ", ".join(f"{name} '{value}'" for name, value in options.items())
+    return f"CREATE SECRET (TYPE s3, {given})"
 
 
 def compare(truth: Sums, seen: Sums) -> bool:
@@ -226,18 +278,42 @@ def compare(truth: Sums, seen: Sums) -> bool:
     return truth == seen
 
 
-def print_stages() -> None:
-    warehouse = DIRECTORY / "objects" / "warehouse"
-    stages = [
-        ("bundles", (DIRECTORY / "objects" / "bundles").rglob("*.kfb")),
-        ("segments", (p for p in (DIRECTORY / "objects").rglob("*.kfs"))),
-        ("parquet files", warehouse.rglob("*.parquet")),
-        ("table metadata", (p for p in warehouse.rglob("*") if p.is_file() and "/metadata/" in str(p))),
-    ]
+def stages_on_disk() -> dict[str, list[int]]:
+    root = DIRECTORY / "objects"
+    return stages_of([(str(path.relative_to(root)), path.stat().st_size) for path in root.rglob("*") if path.is_file()])
+
+
+def stages_in_bucket(place: Place, metadata: str) -> dict[str, list[int]]:
+    """Lists the log's bucket and the table's files; a copy that is kept for the eye is in ``.demo/bucket.txt``."""
+    listed: list[tuple[str, int]] = []
+    for prefix in {place.objects(), metadata.partition("/metadata/")[0]}:
+        bucket, _, path = prefix.removeprefix("s3://").partition("/")
+        store = obstore.store.S3Store(
+            bucket,
+            client_options={"allow_http": True},
+            **{key: value for key, value in place.s3().items() if key not in ("allow_http", "path_style")},
+        )
+        listed += [(f"s3://{bucket}/{found['path']}", found["size"]) for page in obstore.list(store, path) for found in page]
+    listed = sorted(set(listed))
+    (DIRECTORY / "bucket.txt").write_text("".join(f"{size:>12,}  {name}\n" for name, size in listed))
+    return stages_of(listed)
+
+
+def stages_of(listed: list[tuple[str, int]]) -> dict[str, list[int]]:
+    kinds = {
+        "bundles": lambda name: name.endswith(".kfb"),
+        "segments": lambda name: name.endswith(".kfs"),
+        "parquet files": lambda name: name.endswith(".parquet"),
+        "table metadata": lambda name: "/metadata/" in name,
+    }
+    names = [name for name, _ in listed]
+    return {kind: [sum(map(fits, names)), sum(size for name, size in listed if fits(name))] for kind, fits in kinds.items()}
+
+
+def print_stages(stages: dict[str, list[int]]) -> None:
     print(f"\n{'stage':20}{'objects':>9}{'bytes':>14}")
-    for name, paths in stages:
-        sizes = [path.stat().st_size for path in paths]
-        print(f"{name:20}{len(sizes):>9,}{sum(sizes):>14,}")
+    for name, (count, size) in stages.items():
+        print(f"{name:20}{count:>9,}{size:>14,}")
 
 
 def progress(text: str) -> None:
