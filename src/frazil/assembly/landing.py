@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from frazil.assembly.log_lines import set_up_logging
+from frazil.assembly.namedcatalogs import CatalogBook
 from frazil.assembly.running import finish, first_of
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stopping import stop_requested
@@ -28,17 +29,21 @@ async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
     set_up_logging(settings.log_level)
     async with stop_requested(supervised=supervised) as stop, open_stores(settings) as stores:
         index = LogIndex(stores.metadata, shards=stores.instance.shards, producers=False)
-        landing = Landing(_deps(settings, stores, index), landing_settings(settings))
+        book = CatalogBook(settings, stores.catalog_deps, stores.catalog)
+        await book.refresh(stores.metadata)
+        landing = Landing(_deps(settings, stores, index, book), landing_settings(settings))
         tasks = {
             spawn("landing", landing.run()),
             spawn("follow log", index.follow()),
             spawn("heartbeat", _beat(stores)),
+            spawn("catalogs", book.keep(stores.metadata)),
         }
         waiting = spawn("wait for stop", stop.wait())
         _LOG.info("landing from cluster %s; values are decoded in Python (this version has no native kernel)", stores.instance.cluster_id)
         await first_of(waiting, tasks)
         landing.stop()
         await finish(tasks, keep_name="landing")
+        await book.close()
         await fall_silent(stores.metadata, "landing")
 
 
@@ -68,14 +73,15 @@ def landing_settings(settings: FrazilSettings) -> LandingSettings:
     )
 
 
-def _deps(settings: FrazilSettings, stores: Stores, index: LogIndex) -> LandingDeps:
+def _deps(settings: FrazilSettings, stores: Stores, index: LogIndex, book: CatalogBook) -> LandingDeps:
     return LandingDeps(
         store=stores.metadata,
         topics=Topics(stores.metadata, stores.clock, stores.chance),
         index=index,
         reader=LogReader(stores.objects, index, BlockCache(settings.landing.cache_bytes), limits=ReadLimits(), offload=stores.offload),
         objects=stores.objects,
-        catalogs={"default": stores.catalog},
+        catalogs=book.catalogs,
+        managed=book.managed,
         source=f"{stores.instance.cluster_id}/{stores.instance.incarnation}",
         clock=stores.clock,
         chance=stores.chance,

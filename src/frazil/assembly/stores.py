@@ -54,7 +54,7 @@ async def open_stores(settings: FrazilSettings, *, create: bool = True, check_ma
     """
     _data_directory(settings, create=create)
     clock, chance = SystemClock(), system_chance()
-    offload, faults = ThreadOffload("frazil-work"), FaultPoints(_killer(planned_fault()))
+    offload, faults = ThreadOffload("frazil-work"), process_faults()
     addresses = addresses_of(settings)
     objects = open_objects(
         addresses.objects,
@@ -129,6 +129,11 @@ async def _claim_bucket(metadata: MetadataStore, objects: ObjectStore, instance:
     except Conflict:  # another process of this cluster was first; whether it is ours is checked now
         check_marker(instance, await objects.get(marker_key(instance)))
     return await mark_instance(metadata, instance)
+
+
+def process_faults() -> FaultPoints:
+    """The fault points of this process; one of them is armed by FRAZIL_FAULT."""
+    return FaultPoints(_killer(planned_fault()))
 
 
 def _mid_put(faults: FaultPoints, key: str) -> None:

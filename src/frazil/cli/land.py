@@ -5,18 +5,28 @@ from __future__ import annotations
 import click
 
 from frazil.cli.output import show
-from frazil.cli.session import Session, pass_session, run, say
+from frazil.cli.session import Session, fail, pass_session, run, say
 
 
 @click.group(invoke_without_command=True)
+@click.option(
+    "-f", "--file", "files", multiple=True, metavar="FILE|DIR|-", help="Run the IcebergProcessor of this manifest, and nothing else."
+)
 @click.option("--supervised", is_flag=True, hidden=True, help="End when the parent process ends.")
 @click.pass_context
-def land(context: click.Context, supervised: bool) -> None:
+def land(context: click.Context, files: tuple[str, ...], supervised: bool) -> None:
     """Run landing (without a subcommand), or ask how it is doing."""
-    if context.invoked_subcommand is None:
+    session = context.ensure_object(Session)
+    if context.invoked_subcommand is not None:
+        if files:
+            fail(f"-f runs a manifest and goes without a subcommand; leave {context.invoked_subcommand!r} out")
+    elif files:
+        from frazil.assembly.landfile import run_manifest
+
+        run(run_manifest(session.settings().settings, files))
+    else:
         from frazil.assembly.landing import run_landing
 
-        session = context.ensure_object(Session)
         run(run_landing(session.settings().settings, supervised=supervised))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -56,7 +56,7 @@ class LandingDeps:
     chance: Chance
     offload: Offload
     faults: FaultPoints
-    managed: frozenset[str] = frozenset()
+    managed: Set[str] = frozenset()
     """Catalogs that care for their tables themselves: ours stays away."""
     specs: tuple[LandingSpec, ...] | None = None
     """Land exactly these, whatever metadata says; None: those of metadata."""
@@ -87,6 +87,8 @@ class LandingSettings:
     """Slices decoded or converted at once in the process; the offload's other threads stay free for input and output."""
     batch_bytes_max: int = 128 * 1024 * 1024
     """A single batch may not decompress to more."""
+    use_kernel: bool = True
+    """False: the Python twins decode, whatever is installed (tests, measurements)."""
     progress_idle_ms: int = 60_000
     """How long progress without rows may wait for rows to travel with (R06)."""
     call_deadline_ms: int = 30_000

@@ -1,0 +1,149 @@
+"""Opens the log that a manifest's ``source`` names (R27): a Frazil cluster when the bucket holds its marker, else sealed segments alone."""
+
+from __future__ import annotations
+
+import logging
+import pathlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from frazil.admin.manifests.kinds import S3Source
+from frazil.assembly.cloud import cloud_access
+from frazil.assembly.marks import Marks
+from frazil.assembly.settings import FrazilSettings
+from frazil.kit.chance import Chance
+from frazil.kit.clock import Clock
+from frazil.kit.errors import Refused
+from frazil.kit.faultpoints import FaultPoints
+from frazil.kit.tasks import ThreadOffload
+from frazil.landing.naming import ListedNaming, SourceNaming
+from frazil.landing.settings import TopicView
+from frazil.log.cache import BlockCache
+from frazil.log.index import LogIndex
+from frazil.log.listing import SegmentListing
+from frazil.log.read import LogReader, ReadLimits
+from frazil.log.view import LogView
+from frazil.metadata import MetadataStore, open_metadata
+from frazil.metadata.cluster import INSTANCE_KEY, MARKER_PREFIX, InstanceRecord, check_marker
+from frazil.metadata.opening import read_one
+from frazil.metadata.topics import Topics
+from frazil.metadata.values import decode
+from frazil.objects import ObjectStore, open_objects
+
+_LOG = logging.getLogger("frazil.land")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What everything in a process works with."""
+
+    clock: Clock
+    chance: Chance
+    offload: ThreadOffload
+    faults: FaultPoints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A log to land from. ``beside`` runs as long as it is read."""
+
+    kind: str
+    """``frazil`` or ``kafscale``."""
+    name: str
+    """As progress knows it."""
+    store: MetadataStore
+    """Of the cluster, or this process's own memory."""
+    objects: ObjectStore
+    topics: TopicView
+    index: LogView
+    reader: LogReader
+    naming: SourceNaming | None
+    beside: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
+
+
+@asynccontextmanager
+async def open_source(settings: FrazilSettings, place: S3Source, topics: tuple[str, ...], tools: Tools) -> AsyncIterator[Source]:
+    """The log behind ``source.s3``. Raises Refused when the bucket is of a cluster whose metadata cannot be opened here, RetryLater."""
+    bucket = f"s3://{place.bucket}"
+    found = await _find_marker(bucket, place.prefix, settings, tools)
+    if found is None:
+        _LOG.info("%s holds no Frazil cluster: its sealed segments under %r are landed", bucket, place.prefix)
+        yield _listed(settings, place, topics, tools)
+        return
+    root, objects, marker = found
+    url = settings.store.metadata or decode(marker, where=f"{root}/{MARKER_PREFIX}…").text("metadata")
+    _check_reachable(url, root)
+    store = open_metadata(url, clock=tools.clock)
+    try:
+        instance = await _instance(store, url)
+        if not check_marker(instance, marker):
+            raise Refused(f"metadata store {url} and {root} belong to one cluster, but the bucket is behind; start the cluster first")
+        await Marks(store, objects, tools.chance).check()
+        _LOG.info("%s is of cluster %s: records are landed from its live tail on, by %s", root, instance.cluster_id, url)
+        index = LogIndex(store, shards=instance.shards, producers=False)
+        reader = LogReader(objects, index, BlockCache(settings.landing.cache_bytes), limits=ReadLimits(), offload=tools.offload)
+        yield Source(
+            kind="frazil",
+            name=f"{instance.cluster_id}/{instance.incarnation}",
+            store=store,
+            objects=objects,
+            topics=Topics(store, tools.clock, tools.chance),
+            index=index,
+            reader=reader,
+            naming=None,
+            beside=(index.follow,),
+        )
+    finally:
+        await store.close()
+
+
+def _listed(settings: FrazilSettings, place: S3Source, topics: tuple[str, ...], tools: Tools) -> Source:
+    bucket = f"s3://{place.bucket}"
+    objects = _open(bucket, settings, tools)
+    listing = SegmentListing(objects, tools.clock, prefix=place.prefix, topics=topics)
+    reader = LogReader(objects, listing, BlockCache(settings.landing.cache_bytes), limits=ReadLimits(), offload=tools.offload)
+    listing.changed = reader.forget
+    root = f"kafscale:{bucket}/{place.prefix}"
+    return Source(
+        kind="kafscale",
+        name=root,
+        store=open_metadata("memory:", clock=tools.clock),
+        objects=objects,
+        topics=listing,
+        index=listing,
+        reader=reader,
+        naming=ListedNaming(root, listing.identity, listing.bounds),
+        beside=(),
+    )
+
+
+async def _find_marker(bucket: str, prefix: str, settings: FrazilSettings, tools: Tools) -> tuple[str, ObjectStore, bytes] | None:
+    """The newest marker at the bucket's root, else under the prefix: a cluster's object store may be a part of a bucket."""
+    for root in dict.fromkeys((bucket, f"{bucket}/{prefix}".rstrip("/"))):
+        objects = _open(root, settings, tools)
+        markers = [info.key async for info in objects.list(MARKER_PREFIX)]
+        if markers:
+            return root, objects, await objects.get(markers[-1])
+    return None
+
+
+def _open(url: str, settings: FrazilSettings, tools: Tools) -> ObjectStore:
+    return open_objects(url, offload=tools.offload, clock=tools.clock, access=cloud_access(settings), chance=tools.chance)
+
+
+def _check_reachable(url: str, root: str) -> None:
+    """A file of another machine would be made here, empty, and look like a cluster without topics."""
+    if url.startswith("memory:") or (url.startswith("sqlite:") and not pathlib.Path(url.partition("://")[2]).is_file()):
+        raise Refused(
+            f"{root} is of a cluster whose metadata store {url} is not on this machine; "
+            "run this where it is, or say how to reach it from here with the setting store.metadata"
+        )
+
+
+async def _instance(store: MetadataStore, url: str) -> InstanceRecord:
+    entry = await read_one(store, INSTANCE_KEY)
+    if not entry.version:
+        raise Refused(f"metadata store {url} holds no cluster; name the right one with the setting store.metadata")
+    return InstanceRecord.decode(entry.value)
