@@ -5,7 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from frazil.kit.errors import Refused
+from frazil.kit.kernel import kernel
 from frazil.schemas.json import JsonDecoder
+from frazil.schemas.native import NativeJsonDecoder
 from frazil.schemas.port import DecodeOptions, Decoder
 from frazil.schemas.raw import RawDecoder
 
@@ -15,7 +17,8 @@ KINDS = ("json", "raw", "raw-string")
 def decoder_for(kind: str, schema: pa.Schema | None, options: DecodeOptions) -> Decoder:
     """The decoder of a value kind. ``schema``: declared columns; None lets ``json`` infer them. Raises Refused."""
     if kind == "json":
-        return JsonDecoder(schema, options)
+        module = kernel()
+        return JsonDecoder(schema, options) if module is None else NativeJsonDecoder(schema, options, module)
     if kind not in KINDS:
         raise Refused(f"no decoder for values of kind {kind!r}; kinds are {', '.join(KINDS)}")
     if schema is not None:

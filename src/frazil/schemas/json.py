@@ -1,4 +1,4 @@
-"""JSON objects to typed columns (docs/json-semantics.md). The native kernel, when there is one, answers the same to the letter.
+"""JSON objects to typed columns (docs/json-semantics.md), in Python. With the native kernel (``native``) the answers are the same.
 
 Theory of operation. Every record is parsed once on the quick road; columns are made at once by lanes. Records that are
 unusual anywhere are decided one by one on the exact road, which alone makes rejects. With the inferred policy, records with
@@ -22,15 +22,15 @@ from frazil.schemas.infer import Growth
 from frazil.schemas.lanes import Laid, array_of, build_lane, settle
 from frazil.schemas.names import NameIndex
 from frazil.schemas.parse import Document, quick_reader, read_exact
-from frazil.schemas.port import SLICE_BYTES_MAX, Decoded, DecodeOptions, Reject
+from frazil.schemas.port import SLICE_BYTES_MAX, Decoded, DecodeOptions, Reject, Values
 from frazil.schemas.shape import Kind, Shape, member_of
 from frazil.schemas.unfit import Unfit
 
-_EMPTY = pa.schema([])
+EMPTY = pa.schema([])
 SAMPLE_ROWS = 256
 
 
-class _Plan:
+class Plan:
     """What is compiled once per schema. ``watch``: treat fields without column as unusual (inferred policy, first look)."""
 
     def __init__(self, schema: pa.Schema, options: DecodeOptions, *, watch: bool) -> None:
@@ -97,7 +97,7 @@ class _Slice:
     documents: list[Document] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
 
-    def read(self, plan: _Plan, *, quick: bool) -> None:
+    def read(self, plan: Plan, *, quick: bool) -> None:
         """Parses every value. A tombstone is an object without fields, or a reject."""
         read_quick = quick_reader(self.options, keep_text=plan.keep_text)
         nulls_fit = self.options.null_value_rows and not plan.has_required
@@ -119,7 +119,7 @@ class _Slice:
         value = self.values[row]
         return {} if value is None else read_exact(value, self.options)
 
-    def grow(self, plan: _Plan, rows: Sequence[int], sample: int) -> pa.Schema | None:
+    def grow(self, plan: Plan, rows: Sequence[int], sample: int) -> pa.Schema | None:
         """Looks at ``rows`` for new fields; drops those that contradict what is known; returns what is new.
 
         The first ``sample`` rows are walked one by one. The rest is laid under the columns they brought, and only what is
@@ -143,16 +143,16 @@ class _Slice:
     def _see(self, growth: Growth, rows: Sequence[int]) -> list[Reject]:
         return growth.see([(row, self._exact(row)) for row in rows])
 
-    def _unusual(self, plan: _Plan, additions: pa.Schema | None, rows: Sequence[int]) -> list[int]:
+    def _unusual(self, plan: Plan, additions: pa.Schema | None, rows: Sequence[int]) -> list[int]:
         """Those of ``rows`` that do not simply fit the columns known so far."""
         if not rows or additions is None:
             return list(rows)
         wanted = set(rows)
         documents = [document for row, document in zip(self.rows, self.documents, strict=True) if row in wanted]
-        _, unusual = _Plan(evolve(plan.schema, additions), self.options, watch=True).lay(documents, quick=True)
+        _, unusual = Plan(evolve(plan.schema, additions), self.options, watch=True).lay(documents, quick=True)
         return [rows[position] for position in unusual]
 
-    def finish(self, plan: _Plan, laid: Sequence[Laid], unusual: Sequence[int], additions: pa.Schema | None) -> Decoded:
+    def finish(self, plan: Plan, laid: Sequence[Laid], unusual: Sequence[int], additions: pa.Schema | None) -> Decoded:
         """Decides the unusual records one by one and makes the batch of all that fit."""
         settled: dict[int, list[object]] = {}
         for position in unusual:
@@ -183,39 +183,40 @@ class JsonDecoder:
         self._options = options
         self._quick = quick
         self._sample = sample if quick else SLICE_BYTES_MAX
-        self._plan = self._compile(_EMPTY if declared is None else declared)
+        self._plan = self._compile(EMPTY if declared is None else declared)
 
     @property
     def schema(self) -> pa.Schema | None:
         """The declared columns, or None."""
         return self._declared
 
-    def decode(self, values: Sequence[bytes | None], schema: pa.Schema | None = None) -> Decoded:
+    def decode(self, values: Values, schema: pa.Schema | None = None) -> Decoded:
         """See Decoder. With the declared policy ``additions`` is always None: fields without column are left out."""
-        if sum(len(value) for value in values if value is not None) > SLICE_BYTES_MAX:
+        found = values.to_pylist() if isinstance(values, pa.Array) else values
+        if sum(len(value) for value in found if value is not None) > SLICE_BYTES_MAX:
             raise Refused(f"a slice of more than {SLICE_BYTES_MAX} bytes; decode it in parts")
         plan = self._plan_for(schema)
-        work = _Slice(values, self._options)
+        work = _Slice(found, self._options)
         work.read(plan, quick=self._quick)
         laid, unusual = plan.lay(work.documents, quick=self._quick)
         additions = None
         if plan.watch and unusual:
             additions = work.grow(plan, [work.rows[position] for position in unusual], self._sample)
             grown = plan.schema if additions is None else evolve(plan.schema, additions)
-            plan = _Plan(grown, self._options, watch=False)
+            plan = Plan(grown, self._options, watch=False)
             laid, unusual = plan.lay(work.documents, quick=self._quick)
         return work.finish(plan, laid, unusual, additions)
 
-    def _plan_for(self, schema: pa.Schema | None) -> _Plan:
+    def _plan_for(self, schema: pa.Schema | None) -> Plan:
         """The plan of a schema; the last one is kept, as a table's schema seldom changes."""
         plan = self._plan
-        wanted = schema if schema is not None else _EMPTY if self._declared is None else self._declared
+        wanted = schema if schema is not None else EMPTY if self._declared is None else self._declared
         if not wanted.equals(plan.schema, check_metadata=True):
             plan = self._plan = self._compile(wanted)
         return plan
 
-    def _compile(self, schema: pa.Schema) -> _Plan:
-        return _Plan(schema, self._options, watch=self._declared is None)
+    def _compile(self, schema: pa.Schema) -> Plan:
+        return Plan(schema, self._options, watch=self._declared is None)
 
 
 def _picker(sources: Sequence[str]) -> Callable[[Document], tuple[object, ...]]:

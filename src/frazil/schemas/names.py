@@ -9,8 +9,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
+NameTables: TypeAlias = tuple[list[tuple[str, int]], dict[str, int]]
 NAME_CHARACTERS_MAX = 255
 
 
@@ -51,6 +53,15 @@ class NameIndex:
         """Forgets the column added last; right only when ``find`` did not know its name before."""
         self.sources.popitem()
         self._folded.popitem()
+
+    @property
+    def stems(self) -> Mapping[str, int]:
+        """The reserved names in lower case without ``_`` at their end, and their whole length."""
+        return self._stems
+
+    def tables(self) -> NameTables:
+        """For the kernel: exact field names, and landing names in lower case, to positions."""
+        return list(self.sources.items()), dict(self._folded)
 
     def _is_reserved(self, name: str) -> bool:
         """Whether a name is a reserved one, apart from case and further ``_`` at its end."""

@@ -10,9 +10,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
+
+Values: TypeAlias = "Sequence[bytes | None] | pa.BinaryArray | pa.LargeBinaryArray"
+"""The values of a slice; null is a record without value. An Arrow array costs nothing to hand over."""
 
 WHY_CHARACTERS_MAX = 300
 SLICE_BYTES_MAX = 1 << 30
@@ -90,7 +93,7 @@ class Decoder(Protocol):
         """The value columns a new table starts with; None when they are to be seen from the values."""
         ...
 
-    def decode(self, values: Sequence[bytes | None], schema: pa.Schema | None = None) -> Decoded:
+    def decode(self, values: Values, schema: pa.Schema | None = None) -> Decoded:
         """Decodes one slice. ``schema``: the value columns the table has now (no metadata columns), in table order.
 
         Raises Refused when the schema has a type no JSON value can fill, or when the slice is above SLICE_BYTES_MAX.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 
 import pyarrow as pa
 
 from frazil.kit.errors import Refused
 from frazil.schemas.evolve import evolve
-from frazil.schemas.port import SLICE_BYTES_MAX, Decoded, DecodeOptions, Reject
+from frazil.schemas.port import SLICE_BYTES_MAX, Decoded, DecodeOptions, Reject, Values
 
 _COLUMN = "value"
 
@@ -32,8 +31,10 @@ class RawDecoder:
         """One optional column."""
         return self._schema
 
-    def decode(self, values: Sequence[bytes | None], schema: pa.Schema | None = None) -> Decoded:
+    def decode(self, values: Values, schema: pa.Schema | None = None) -> Decoded:
         """See Decoder. Other columns the table has are null. Raises Refused when the table's ``value`` has another type."""
+        if isinstance(values, pa.Array):
+            values = values.to_pylist()
         if sum(len(value) for value in values if value is not None) > SLICE_BYTES_MAX:
             raise Refused(f"a slice of more than {SLICE_BYTES_MAX} bytes; decode it in parts")
         target = self._schema if schema is None else schema

@@ -85,8 +85,10 @@ def test_foreign_columns_that_differ_only_in_case() -> None:
 
 def test_a_slice_too_big_for_arrow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import frazil.schemas.json as json_room
+    import frazil.schemas.native as native_room
 
     monkeypatch.setattr(json_room, "SLICE_BYTES_MAX", 10)
+    monkeypatch.setattr(native_room, "SLICE_BYTES_MAX", 10)
     monkeypatch.setattr(raw_room, "SLICE_BYTES_MAX", 10)
     for kind in ("json", "raw"):
         with pytest.raises(Refused, match="decode it in parts"):

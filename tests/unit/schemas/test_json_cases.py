@@ -1,4 +1,4 @@
-"""Each case of docs/json-semantics.md, alone and between two good records, on both roads."""
+"""Each case of docs/json-semantics.md, alone and between two good records, on the roads of the twin and on the kernel's."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 from tests.unit.schemas.json_cases import CASES, RESERVED, SLICES, Case, Slice
 
-from frazil.schemas import DecodeOptions, decoder_for, evolve, parse_columns
+from frazil.kit.kernel import kernel
+from frazil.schemas import DecodeOptions, Decoder, decoder_for, evolve, parse_columns
 from frazil.schemas.ddl import describe
 from frazil.schemas.json import JsonDecoder
+from frazil.schemas.native import NativeJsonDecoder
 from frazil.schemas.port import REJECT_CODES
 
 
@@ -19,11 +21,23 @@ def ident(case: Case | Slice) -> str:
     return case.name.replace(" ", "-")
 
 
-@pytest.mark.parametrize("quick", [True, False], ids=["quick", "exact"])
+ROADS = ["quick", "exact", "kernel"]
+
+
+def decoder_on(road: str, columns: pa.Schema | None, options: DecodeOptions) -> Decoder:
+    if road != "kernel":
+        return JsonDecoder(columns, options, quick=road == "quick")
+    module = kernel()
+    if module is None:
+        pytest.skip("no kernel here")
+    return NativeJsonDecoder(columns, options, module)
+
+
+@pytest.mark.parametrize("road", ROADS)
 @pytest.mark.parametrize("case", CASES, ids=ident)
-def test_case(case: Case, quick: bool) -> None:
+def test_case(case: Case, road: str) -> None:
     schema = parse_columns([case.column])
-    decoded = JsonDecoder(schema, DecodeOptions(), quick=quick).decode([case.value])
+    decoded = decoder_on(road, schema, DecodeOptions()).decode([case.value])
     assert decoded.batch.schema == schema
     assert decoded.additions is None
     if case.code:
@@ -53,11 +67,11 @@ def test_neighbours_are_untouched(case: Case) -> None:
     assert decoded.batch.column("after").to_pylist()[-1] == "z"
 
 
-@pytest.mark.parametrize("quick", [True, False], ids=["quick", "exact"])
+@pytest.mark.parametrize("road", ROADS)
 @pytest.mark.parametrize("case", SLICES, ids=ident)
-def test_inferred(case: Slice, quick: bool) -> None:
+def test_inferred(case: Slice, road: str) -> None:
     had = parse_columns(case.had)
-    decoder = JsonDecoder(None, DecodeOptions(reserved=RESERVED), quick=quick)
+    decoder = decoder_on(road, None, DecodeOptions(reserved=RESERVED))
     decoded = decoder.decode([value.encode() for value in case.values], had)
     assert describe(decoded.batch.schema) == case.columns
     assert tuple((reject.row, reject.code) for reject in decoded.rejects) == case.rejects
