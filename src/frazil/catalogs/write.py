@@ -49,7 +49,7 @@ class _Encoded:
     metadata: pq.FileMetaData
     nan_counts: Mapping[int, int]
     null_counts: Mapping[int, int]
-    """Of columns that hold NaN: Parquet has no statistics of them here."""
+    """Of columns without Parquet statistics."""
 
 
 class FileWriter:
@@ -82,7 +82,12 @@ class FileWriter:
 
 
 def encode(rows: pa.Table, schema: JsonObject, *, delta: bool) -> _Encoded:
-    """``rows`` as Parquet bytes in the shape of ``schema``."""
+    """``rows`` as Parquet bytes in the shape of ``schema``.
+
+    Two kinds of columns get no smallest and largest value, because readers do not agree on the order, and one that prunes by another
+    order loses rows: a column with NaN (DuckDB and Spark order it above all numbers, the bounds leave it out), and uuid (Iceberg's Java
+    library compares two signed longs, apache/iceberg#14216; everybody else bytes).
+    """
     shaped = conform(rows, to_arrow(schema))
     columns = list(leaves(schema["fields"]))
     sample = _sample(shaped)
@@ -90,6 +95,7 @@ def encode(rows: pa.Table, schema: JsonObject, *, delta: bool) -> _Encoded:
     counters = [leaf.parquet_path for leaf in columns if delta and leaf.type in _DELTA_TYPES]
     encodings = {path: "DELTA_BINARY_PACKED" for path in counters if path not in dictionary}
     nans = _nan_counts(shaped, columns)
+    silent = [leaf for leaf in columns if leaf.type == "uuid" or nans.get(leaf.field_id)]
     sink = pa.BufferOutputStream()
     open_writer: Any = pq.ParquetWriter
     with open_writer(
@@ -100,23 +106,13 @@ def encode(rows: pa.Table, schema: JsonObject, *, delta: bool) -> _Encoded:
         use_dictionary=dictionary or False,
         column_encoding=encodings or None,
         store_decimal_as_integer=True,
-        write_statistics=_with_statistics(columns, nans),
+        write_statistics=[leaf.parquet_path for leaf in columns if leaf not in silent] if silent else True,
     ) as writer:
         per_row = max(1, shaped.nbytes // shaped.num_rows)
         writer.write_table(shaped, row_group_size=max(1, min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES // per_row)))
     data = sink.getvalue()
-    nulls = {leaf.field_id: int(_column(shaped, leaf.path).null_count) for leaf in columns if nans.get(leaf.field_id)}
+    nulls = {leaf.field_id: int(_column(shaped, leaf.path).null_count) for leaf in silent if not leaf.repeated}
     return _Encoded(data=memoryview(data), metadata=pq.read_metadata(io.BytesIO(_footer(data))), nan_counts=nans, null_counts=nulls)
-
-
-def _with_statistics(columns: Sequence[Leaf], nans: Mapping[int, int]) -> bool | list[str]:
-    """Columns that get Parquet statistics: all without NaN.
-
-    Minimum and maximum leave NaN out, but DuckDB and Spark order it above all numbers: with them, ``x > 5`` would skip rows it must find.
-    """
-    if not any(nans.values()):
-        return True
-    return [leaf.parquet_path for leaf in columns if not nans.get(leaf.field_id)]
 
 
 def _footer(data: pa.Buffer) -> bytes:
@@ -143,7 +139,12 @@ def describe(encoded: _Encoded, schema: JsonObject, *, location: str, spec_id: i
         column_sizes=metrics.sizes,
         value_counts=metrics.values,
         null_counts=metrics.nulls,
-        nan_counts={field_id: count for field_id, count in encoded.nan_counts.items() if field_id in counted},
+        nan_counts={
+            # Not for a column that is all NaN: by it Spark's reader skips the file for ``x > 5``, and Spark itself says NaN is above 5.
+            field_id: count
+            for field_id, count in encoded.nan_counts.items()
+            if field_id in counted and count != metrics.values.get(field_id)
+        },
         lower_bounds=lower,
         upper_bounds=upper,
         split_offsets=tuple(metrics.splits),

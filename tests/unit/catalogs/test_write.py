@@ -89,6 +89,23 @@ def test_nan_counts_and_no_bounds_beside_nan() -> None:
     assert not file.lower_bounds and not file.upper_bounds
 
 
+def test_a_column_of_nothing_but_nan_has_no_nan_count() -> None:
+    """Iceberg's Java library takes count of values = count of NaN as "no number can match"; Spark's ``x > 5`` is true for NaN."""
+    nan = float("nan")
+    file, ids = described(pa.table({"all": [nan, nan], "some": [nan, None], "none": [1.0, 2.0]}))
+    assert file.nan_counts == {ids["some"]: 1, ids["none"]: 0}
+
+
+def test_uuid_columns_have_counts_but_no_bounds() -> None:
+    """Java compares UUIDs as signed longs (apache/iceberg#14216): with bounds, Spark's ``u = '80…'`` skips files that hold the row."""
+    values = [bytes(16), b"\xff" * 16, None]
+    storage = pa.array(values, pa.binary(16))
+    rows = pa.table({"u": pa.ExtensionArray.from_storage(pa.uuid(), storage), "n": [1, 2, 3]})
+    file, ids = described(rows)
+    assert set(file.lower_bounds) == set(file.upper_bounds) == {ids["n"]}
+    assert (file.value_counts[ids["u"]], file.null_counts[ids["u"]]) == (3, 1)
+
+
 def test_lists_and_maps_have_sizes_but_no_bounds() -> None:
     file, _ = described(pa.table({"l": pa.array([[1, 2], None]), "m": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64()))}))
     assert len(file.column_sizes) == 3
