@@ -208,7 +208,10 @@ class SqliteMetadata(MetadataStore):
         return found
 
     def _apply_all(self, jobs: Sequence[_Job], now_ms: int) -> list[Outcome]:
-        """All jobs in one SQLite transaction. A job that fails its checks changes nothing, so the others need no savepoints."""
+        """All jobs in one SQLite transaction. A job that fails its checks changes nothing, so the others need no savepoints.
+
+        As few statements as can be: after each one this thread may have to wait for the interpreter.
+        """
         with self._transaction("BEGIN IMMEDIATE") as stage:
             revision = self._end_leases(now_ms, stage)
             outcomes: list[Outcome] = []
@@ -228,13 +231,7 @@ class SqliteMetadata(MetadataStore):
 
     def _refusal(self, job: _Job) -> Moved | Conflict | None:
         execute = self._connection.execute
-        moved: list[Entry] = []
-        for check in job.checks:
-            found = execute("SELECT version FROM kv WHERE key = ?", (check.key,)).fetchone()
-            version = found[0] if found else 0
-            if version != check.version:
-                row = execute("SELECT value FROM kv WHERE key = ?", (check.key,)).fetchone()
-                moved.append(Entry(key=check.key, value=row[0] if row else b"", version=Revision(version)))
+        moved: list[Entry] = [] if self._holds(job.checks) else self._moved(job.checks)
         if moved:
             return Moved(entries=tuple(moved))
         for write in job.writes:
@@ -242,19 +239,43 @@ class SqliteMetadata(MetadataStore):
                 return Conflict(f"lease {write.lease} of {write.key!r} has ended")
         return None
 
+    def _holds(self, checks: Sequence[Check]) -> bool:
+        """True when every checked key has the version it should have (0: it is not there)."""
+        if not checks:
+            return True
+        rows = ",".join(["(?,?)"] * len(checks))
+        sql = f"SELECT count(*) FROM (VALUES {rows}) v LEFT JOIN kv ON kv.key = v.column1 WHERE ifnull(kv.version, 0) = v.column2"
+        given = [value for check in checks for value in (check.key, check.version)]
+        found: int = self._connection.execute(sql, given).fetchone()[0]
+        return found == len(checks)
+
+    def _moved(self, checks: Sequence[Check]) -> list[Entry]:
+        execute = self._connection.execute
+        moved: list[Entry] = []
+        for check in checks:
+            found = execute("SELECT version FROM kv WHERE key = ?", (check.key,)).fetchone()
+            version = found[0] if found else 0
+            if version != check.version:
+                row = execute("SELECT value FROM kv WHERE key = ?", (check.key,)).fetchone()
+                moved.append(Entry(key=check.key, value=row[0] if row else b"", version=Revision(version)))
+        return moved
+
     def _apply(self, job: _Job, revision: int) -> None:
         execute = self._connection.execute
         for gone in job.range_deletes:
             execute("DELETE FROM kv WHERE key >= ? AND key < ?", (gone.start, gone.end))
+        kept: list[object] = []
         for write in job.writes:
             if write.value is None:
                 execute("DELETE FROM kv WHERE key = ?", (write.key,))
             else:
-                execute(
-                    "INSERT INTO kv(key, value, version, lease) VALUES (?1, ?2, ?3, ?4) "
-                    "ON CONFLICT(key) DO UPDATE SET value = ?2, version = ?3, lease = ?4",
-                    (write.key, bytes(write.value), revision, write.lease),
-                )
+                kept += (write.key, bytes(write.value), revision, write.lease)
+        if kept:
+            execute(
+                f"INSERT INTO kv(key, value, version, lease) VALUES {','.join(['(?,?,?,?)'] * (len(kept) // 4))} "
+                "ON CONFLICT(key) DO UPDATE SET value = excluded.value, version = excluded.version, lease = excluded.lease",
+                kept,
+            )
 
     def _lease_has_ended(self, now_ms: int) -> bool:
         return self._connection.execute("SELECT 1 FROM leases WHERE ends_ms <= ? LIMIT 1", (now_ms,)).fetchone() is not None
