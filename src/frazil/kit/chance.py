@@ -29,6 +29,11 @@ def system_chance() -> Chance:
     return random.SystemRandom()
 
 
+def seeded_chance(seed: int) -> Chance:
+    """Chance that is the same for the same seed: for models and measurements."""
+    return random.Random(seed)
+
+
 class UlidSource:
     """Makes ULIDs (26 Crockford characters) that strictly increase within one process."""
 

@@ -46,6 +46,10 @@ class ObjectFaults:
     get_delay: Delay = NO_DELAY
     list_delay: Delay = NO_DELAY
     delete_delay: Delay = NO_DELAY
+    bytes_per_s: float = 0.0
+    """What all transfers together may take of the link, one after the other; 0: no limit."""
+    connection_bytes_per_s: float = 0.0
+    """What one transfer may take; 0: no limit."""
     s_503: float = 0.0
     s_404: float = 0.0
     s_412: float = 0.0
@@ -57,6 +61,13 @@ class ObjectFaults:
 
 
 NO_FAULTS = ObjectFaults()
+S3_STANDARD = ObjectFaults(
+    put_delay=Delay(p50_ms=60, p99_ms=300),
+    get_delay=Delay(p50_ms=30, p99_ms=150),
+    list_delay=Delay(p50_ms=30, p99_ms=150),
+    delete_delay=Delay(p50_ms=30, p99_ms=150),
+)
+"""S3 Standard in one region as clients see it: time to first byte; the transfer comes on top."""
 
 
 class FaultyObjects(ObjectStore):
@@ -68,6 +79,7 @@ class FaultyObjects(ObjectStore):
         self._chance = chance
         self._forced: defaultdict[str, deque[ObjectFault | None]] = defaultdict(deque)
         self._late: set[asyncio.Task[None]] = set()
+        self._link_free_s = 0.0
 
     def force(self, verb: str, *faults: ObjectFault | None) -> None:
         """The next calls of ``verb`` (put, get, list, delete) get these faults, one each (None: none), whatever the plan says."""
@@ -96,6 +108,7 @@ class FaultyObjects(ObjectStore):
         delay_ms = plan.put_delay.draw_ms(self._chance)
         fault = self._fault("put", odds)
         await _sleep(delay_ms / 2)
+        await self._transfer(sum(len(view) for view in buffers(data)))
         self._refuse(fault, key)
         if fault is ObjectFault.S_412:
             raise Conflict(f"injected: object {key} exists")
@@ -123,6 +136,7 @@ class FaultyObjects(ObjectStore):
             raise Missing(f"injected: no object {key}")
         data = await self._store.get(key, start=start, end=end)
         await _sleep(delay_ms / 2)
+        await self._transfer(len(data))
         return data
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
@@ -143,6 +157,16 @@ class FaultyObjects(ObjectStore):
         await self._store.delete(keys)
         if fault is ObjectFault.S_CUT_A:
             raise OutcomeUnknown(f"injected: the answer to delete of {len(keys)} keys was lost")
+
+    async def _transfer(self, size: int) -> None:
+        """The time that ``size`` bytes take on the link; transfers queue for it in the order they came."""
+        plan, now_s = self.plan, asyncio.get_running_loop().time()
+        done_s = now_s
+        if plan.bytes_per_s > 0:
+            done_s = self._link_free_s = max(now_s, self._link_free_s) + size / plan.bytes_per_s
+        if plan.connection_bytes_per_s > 0:
+            done_s = max(done_s, now_s + size / plan.connection_bytes_per_s)
+        await _sleep((done_s - now_s) * 1000)
 
     def _fault(self, verb: str, odds: Sequence[tuple[ObjectFault, float]]) -> ObjectFault | None:
         drawn = pick(self._chance, odds)
