@@ -82,13 +82,15 @@ class Program:
     directory: pathlib.Path
     _process: subprocess.Popen[str] = field(init=False)
     _answers: queue.Queue[str] = field(init=False, default_factory=queue.Queue)
+    _listener: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
         with (self.directory / f"{self.slug}.stderr").open("ab") as errors:
             self._process = subprocess.Popen(
                 self.row.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, bufsize=1, cwd=ROOT
             )
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -100,13 +102,15 @@ class Program:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
+        assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.close()
             self._process.wait(5)
         except (subprocess.TimeoutExpired, BrokenPipeError):
             self._process.kill()
             self._process.wait()
+        self._listener.join(5)
+        self._process.stdout.close()
 
     @property
     def slug(self) -> str:

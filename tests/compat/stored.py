@@ -6,6 +6,7 @@ client sent. Compressed records are opened with pyarrow and zlib, which the prod
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import sqlite3
@@ -40,7 +41,7 @@ class StoredBatch:
 
 def topic(data: pathlib.Path, name: str) -> dict[int, list[StoredBatch]]:
     """Partition → its batches. AssertionError where what is stored is not as its format page says."""
-    with sqlite3.connect(f"file:{data / 'metadata.db'}?mode=ro", uri=True) as store:
+    with contextlib.closing(sqlite3.connect(f"file:{data / 'metadata.db'}?mode=ro", uri=True)) as store:
         found = json.loads(store.execute("SELECT value FROM kv WHERE key = ?", (f"topics/{name}",)).fetchone()[0])
         commits = store.execute("SELECT value FROM kv WHERE key >= 'log/commit/' AND key < 'log/commit0'").fetchall()
         sealed = store.execute(

@@ -61,6 +61,7 @@ func consume(r wire.Request) (any, error) {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(r["bootstrap"]), kgo.ConsumerGroup(r["group"]), kgo.ConsumeTopics(r["topic"]),
 		kgo.DisableAutoCommit(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchMaxWait(500*time.Millisecond), // a fetch for the partitions known first holds up those that follow; 5 s by default
 	)
 	if err != nil {
 		return nil, err
