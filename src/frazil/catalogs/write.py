@@ -34,7 +34,7 @@ ROW_GROUP_ROWS_MAX: Final = 1_048_576
 METRICS_COLUMNS_MAX: Final = 100
 """Columns that get counts and bounds; Iceberg's default, so that a very wide table does not make every manifest huge (F60)."""
 _SAMPLE_SLICES: Final = 4
-_SAMPLE_SLICE_ROWS: Final = 2_500
+_SAMPLE_SLICE_ROWS: Final = 1_000
 _VALUES_PER_ENTRY: Final = 20
 """A dictionary pays when each of its entries stands for this many values of the sample."""
 _NO_DICTIONARY: Final = frozenset({"boolean", "time", "timestamp", "timestamptz", "uuid"})

@@ -19,7 +19,7 @@ from frazil.schemas import Decoder, Reject
 
 BATCH_CODE_PREFIX: Final = "batch-"
 SAMPLE_ROWS: Final = 5_000
-BinaryColumn: TypeAlias = "pa.Array[Any]"
+BinaryColumn: TypeAlias = "pa.BinaryArray"
 _UNFIT_CODES: Final = frozenset({"wrong-type", "out-of-range", "not-exact", "bad-text", "type-conflict", "zone"})
 
 
@@ -91,7 +91,7 @@ def convert(decoded: Decoded, shape: Shape) -> Converted:
 
 def _decode_timely(shape: Shape, rows: Rows) -> DecodedValues:
     """Decodes all rows but those whose timestamp has no place in the column ``_timestamp``; they are rejects."""
-    values = rows.records.column("value")
+    values: Any = rows.records.column("value")
     outside = rows_out_of_time(rows.records.column("timestamp_ms")) if shape.metadata_columns else []
     if not outside:
         return _decode(shape, values)
@@ -110,11 +110,11 @@ def _decode(shape: Shape, values: BinaryColumn) -> DecodedValues:
     When a record outside the sample does not fit what the sample showed, all of them are looked at after all.
     """
     if shape.columns is not None or shape.decoder.schema is not None or len(values) <= 2 * SAMPLE_ROWS:
-        return shape.decoder.decode(values.to_pylist(), shape.columns)
+        return shape.decoder.decode(values, shape.columns)
     sample = values.take(long_array(array("q", range(0, len(values), len(values) // SAMPLE_ROWS))))
-    result = shape.decoder.decode(values.to_pylist(), shape.decoder.decode(sample.to_pylist(), None).batch.schema)
+    result = shape.decoder.decode(values, shape.decoder.decode(sample, None).batch.schema)
     if any(reject.code in _UNFIT_CODES for reject in result.rejects):
-        return shape.decoder.decode(values.to_pylist(), None)
+        return shape.decoder.decode(values, None)
     return result
 
 

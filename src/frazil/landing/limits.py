@@ -30,6 +30,7 @@ class Appetite:
             rows_max=self._settings.slice_rows_max,
             bytes_max=self._settings.slice_bytes_max,
             batch_bytes_max=self._settings.batch_bytes_max,
+            use_kernel=self._settings.use_kernel,
             accept_damage=frozenset(key for key, reads in self._damaged.items() if reads >= self._settings.damage_reads),
         )
 
