@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from tests.compat import flow
+from tests.compat import builds, flow
 from tests.compat.clients import aio, java, kafka_python, kcat, librdkafka
 from tests.compat.process import Processes
 
@@ -26,8 +26,11 @@ def missing(client: flow.Client) -> str:
     """Why this client cannot run here; empty if it can."""
     if client is kcat.CLIENT and not kcat.HERE:
         return "kcat is not installed"
-    if client is java.CLIENT and java.source() is None:
-        return "FRAZIL_KAFKA_DEFINITIONS names no kafka-clients jar, or there is no java"
+    try:
+        if client is java.CLIENT:
+            java.class_path()
+    except builds.CannotBuild as error:
+        return str(error)
     return ""
 
 

