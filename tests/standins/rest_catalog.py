@@ -120,6 +120,7 @@ class RestCatalogDouble:
         self.load_faults: deque[str] = deque()
         """Words that the next loads meet."""
         self.create_faults: deque[str] = deque()
+        self.said: deque[tuple[int, str]] = deque()
         self._root = self.rules.root or f"file://{directory.resolve()}"
         self._tables: dict[tuple[str, ...], _Table] = {}
         self._namespaces: set[tuple[str, ...]] = set()
@@ -182,6 +183,10 @@ class RestCatalogDouble:
                 raise ValueError(word)
         self.faults.extend(words)
 
+    def say(self, status: int, message: str) -> None:
+        """The next request for a table gets this answer."""
+        self.said.append((status, message))
+
     def expire_tokens(self) -> None:
         """No token issued so far is accepted any more."""
         self.issued = dict.fromkeys(self.issued, 0.0)
@@ -217,12 +222,10 @@ class RestCatalogDouble:
             if parts.path == self.rules.token_path:
                 payload = json.dumps({"error": refusal.kind, "error_description": refusal.message}).encode()
         except _Cut:
-            http.connection.shutdown(socket.SHUT_RDWR)
             http.close_connection = True
-        finally:
-            seen = Seen(method=http.command, path=parts.path, query=query, headers=headers, body=body, status=status)
-            self.seen.append(seen)
+        self.seen.append(Seen(method=http.command, path=parts.path, query=query, headers=headers, body=body, status=status))
         if status == 0:
+            http.connection.shutdown(socket.SHUT_RDWR)
             return
         http.send_response(status)
         for name, text in more.items():
@@ -270,6 +273,9 @@ class RestCatalogDouble:
         raise _Refuse(404, "NotFoundException", f"no such resource: {steps}")
 
     def _table(self, method: str, ident: tuple[str, ...], rest: list[str], headers: dict[str, str], value: Any) -> Any:
+        if self.said:
+            status, message = self.said.popleft()
+            raise _Refuse(status, "ScriptedException", message)
         if method in ("GET", "HEAD") and self.load_faults:
             self._meet(self.load_faults.popleft(), lambda: None)
         table = self._tables.get(ident)
@@ -336,9 +342,11 @@ class RestCatalogDouble:
         if self.rules.warehouse and query.get("warehouse") != self.rules.warehouse:
             raise _Refuse(400, "BadRequestException", f"warehouse must be {self.rules.warehouse}, not {query.get('warehouse')}")
         overrides = {**({"prefix": self.rules.prefix} if self.rules.prefix else {}), **self.rules.overrides}
-        endpoints = ["GET /v1/{prefix}/namespaces/{namespace}/tables/{table}"]
+        namespaces, tables = "/v1/{prefix}/namespaces", "/v1/{prefix}/namespaces/{namespace}/tables"
+        endpoints = [f"POST {namespaces}", f"GET {namespaces}/{{namespace}}", f"GET {tables}", f"POST {tables}"]
+        endpoints += [f"{method} {tables}/{{table}}" for method in ("GET", "HEAD", "POST", "DELETE")]
         if self.rules.credentials_endpoint:
-            endpoints.append("GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials")
+            endpoints.append(f"GET {tables}/{{table}}/credentials")
         return {"defaults": dict(self.rules.defaults), "overrides": overrides, "endpoints": endpoints}
 
     # --- namespaces and tables -----------------------------------------------------------------------------------------------

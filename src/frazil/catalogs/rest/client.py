@@ -135,16 +135,20 @@ class RestClient:
 
     async def _answered(self, call: Call, request: Request) -> Answer:
         """An answer; when the catalog does not accept the sign-in, one more after signing in anew."""
+        under_way = False  # of the request itself, not of a sign-in
         try:
             async with asyncio.timeout(self.properties.timeout_ms / 1000):
-                signed = await self._auth.sign(request)
-                answer = await self._delivered(call, signed)
-                if answer.status in UNAUTHORIZED and await self._auth.renew(signed):
-                    answer = await self._delivered(call, await self._auth.sign(request))
+                for again in (False, True):
+                    signed = await self._auth.sign(request)
+                    under_way = True
+                    answer = await self._delivered(call, signed)
+                    under_way = False
+                    if answer.status not in UNAUTHORIZED or again or not await self._auth.renew(signed):
+                        break
                 return answer
         except TimeoutError:
             why = f"{call.what}: no answer within {self.properties.timeout_ms} ms"
-            raise RetryLater(why) if call.method in _READS else OutcomeUnknown(why) from None
+            raise OutcomeUnknown(why) if under_way and call.method not in _READS else RetryLater(why) from None
 
     async def _delivered(self, call: Call, request: Request) -> Answer:
         """A read is sent again at once when its connection breaks: a kept connection that the other side ended shows only in use."""
