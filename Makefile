@@ -22,7 +22,8 @@ $(KERNEL): $(READY) native/Cargo.toml native/Cargo.lock native/pyproject.toml $(
 	@touch $(KERNEL)
 
 system:
-	@./deploy/system-packages kcat
+	@./deploy/system-packages kcat=kcat java=default-jdk-headless javac=default-jdk-headless mvn=maven go=golang \
+	  node=nodejs npm=npm /usr/include/node/node.h=libnode-dev g++=g++
 
 demo: $(KERNEL)
 	@$(BIN)/python examples/flights.py $(if $(KEEP),--keep)

@@ -70,6 +70,9 @@ def go() -> pathlib.Path:
     """Folder with the commands ``franz`` and ``sarama``."""
     need("go")
     source = HERE / "go"
+    said = re.search(r"go(\d+)\.(\d+)", subprocess.run(["go", "version"], capture_output=True, text=True).stdout)
+    if said and (int(said[1]), int(said[2])) < (1, 21):  # from 1.21 on it gets the version that go.mod asks for by itself
+        raise CannotBuild(f"{said[0]} is too old for these modules")
 
     def build(folder: pathlib.Path) -> None:
         run("go", "build", "-buildvcs=false", "-o", f"{folder}/", "./franz", "./sarama", cwd=source)
