@@ -5,6 +5,12 @@ use super::frame::{Frame, Unreadable};
 /// The smallest record: length, attributes, time, offset, key length, value length, header count.
 const RECORD_BYTES_MIN: usize = 7;
 
+/// What a record, and a header, take in memory beside their bytes.
+const RECORD_OVERHEAD: usize = 28;
+const HEADER_OVERHEAD: usize = 8;
+/// So much of that a batch may take whatever the limit is.
+const OVERHEAD_FLOOR: usize = 16 << 20;
+
 /// Why records cannot be read; turned into words once, off the hot path.
 enum Bad {
     Cut,
@@ -102,14 +108,27 @@ fn zigzag(raw: u64) -> i64 {
     (raw >> 1) as i64 ^ -((raw & 1) as i64)
 }
 
-/// Appends the records in `data` whose offset is at least `first_offset`. All are checked. On failure the caller cuts.
-pub fn read_records(frame: &Frame, data: &[u8], first_offset: i64, columns: &mut Columns) -> Result<(), Unreadable> {
+/// What the records of one batch are read for and against.
+pub struct Wanted {
+    /// Records below are checked and left out.
+    pub first_offset: i64,
+    /// Bytes the batch may take beside its keys, values and headers: two bytes of input can be a header.
+    pub overhead_max: usize,
+}
+
+/// Appends the records in `data`. All are checked. On failure the caller cuts.
+pub fn read_records(frame: &Frame, data: &[u8], wanted: &Wanted, columns: &mut Columns) -> Result<(), Unreadable> {
     let count = frame.record_count as usize; // `Frame::check`: not negative
+    let overhead_max = wanted.overhead_max.max(OVERHEAD_FLOOR);
+    let Some(left) = overhead_max.checked_sub(RECORD_OVERHEAD.saturating_mul(count)) else {
+        return Err(Unreadable::new("records", format!("{count} records in one batch take more than {overhead_max} bytes of memory")));
+    };
+    let mut headers_left = left / HEADER_OVERHEAD;
     columns.reserve(count.min(data.len() / RECORD_BYTES_MIN), data.len());
     let mut cursor = Cursor { data, pos: 0 };
     let mut previous = -1;
     for number in 0..count {
-        read_record(frame, &mut cursor, &mut previous, first_offset, columns).map_err(|bad| match bad {
+        read_record(frame, &mut cursor, &mut previous, (wanted.first_offset, &mut headers_left), columns).map_err(|bad| match bad {
             Bad::Cut => Unreadable::new("records", format!("records end inside record {number}")),
             Bad::Malformed(why) => Unreadable::new("records", format!("record {number} is malformed: {why}")),
         })?;
@@ -121,7 +140,13 @@ pub fn read_records(frame: &Frame, data: &[u8], first_offset: i64, columns: &mut
 }
 
 #[inline(always)]
-fn read_record(frame: &Frame, cursor: &mut Cursor, previous: &mut i64, first_offset: i64, columns: &mut Columns) -> Result<(), Bad> {
+fn read_record(
+    frame: &Frame,
+    cursor: &mut Cursor,
+    previous: &mut i64,
+    (first_offset, headers_left): (i64, &mut usize),
+    columns: &mut Columns,
+) -> Result<(), Bad> {
     let length = cursor.varint()?;
     let end = cursor.pos as i64 + length.min(1 << 40);
     cursor.byte()?; // attributes, unused
@@ -135,7 +160,7 @@ fn read_record(frame: &Frame, cursor: &mut Cursor, previous: &mut i64, first_off
     let value = cursor.blob()?;
     let offset = frame.base_offset + delta; // at most the frame's last offset, which fits
     let wanted = offset >= first_offset;
-    read_headers(cursor, wanted, columns)?;
+    read_headers(cursor, headers_left, wanted, columns)?;
     if cursor.pos as i64 != end {
         return Err(Bad::Malformed("it does not end where its length says"));
     }
@@ -148,11 +173,12 @@ fn read_record(frame: &Frame, cursor: &mut Cursor, previous: &mut i64, first_off
 }
 
 #[inline(always)]
-fn read_headers(cursor: &mut Cursor, wanted: bool, columns: &mut Columns) -> Result<(), Bad> {
+fn read_headers(cursor: &mut Cursor, headers_left: &mut usize, wanted: bool, columns: &mut Columns) -> Result<(), Bad> {
     let count = cursor.varint()?;
     if count < 0 {
         return Err(Bad::Malformed("the header count is negative"));
     }
+    *headers_left = usize::try_from(count).ok().and_then(|count| headers_left.checked_sub(count)).ok_or(Bad::Malformed("too many headers"))?;
     for _ in 0..count {
         let key = cursor.blob()?.ok_or(Bad::Malformed("a header key is null"))?;
         std::str::from_utf8(key).map_err(|_| Bad::Malformed("a header key is not UTF-8"))?;

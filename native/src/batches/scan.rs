@@ -2,7 +2,7 @@
 use super::codecs::Codecs;
 use super::columns::Columns;
 use super::frame::{Frame, Unreadable, HEADER_BYTES};
-use super::records::read_records;
+use super::records::{read_records, Wanted};
 
 /// What one call may use. Totals count what the table has already.
 pub struct Limits {
@@ -90,5 +90,5 @@ fn read_batch(
             return Err(Unreadable::new("codec", why));
         }
     };
-    read_records(frame, data, first_offset, columns)
+    read_records(frame, data, &Wanted { first_offset, overhead_max: max }, columns)
 }

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -18,9 +18,6 @@ from frazil.schemas import Decoded as DecodedValues
 from frazil.schemas import Decoder, Reject
 
 BATCH_CODE_PREFIX: Final = "batch-"
-SAMPLE_ROWS: Final = 5_000
-BinaryColumn: TypeAlias = "pa.BinaryArray"
-_UNFIT_CODES: Final = frozenset({"wrong-type", "out-of-range", "not-exact", "bad-text", "type-conflict", "zone"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,28 +91,14 @@ def _decode_timely(shape: Shape, rows: Rows) -> DecodedValues:
     values: Any = rows.records.column("value")
     outside = rows_out_of_time(rows.records.column("timestamp_ms")) if shape.metadata_columns else []
     if not outside:
-        return _decode(shape, values)
+        return shape.decoder.decode(values, shape.columns)
     left_out = frozenset(outside)
     inside = array("q", [row for row in range(len(rows)) if row not in left_out])
-    result = _decode(shape, values.take(long_array(inside)))
+    result = shape.decoder.decode(values.take(long_array(inside)), shape.columns)
     rejects = [replace(reject, row=inside[reject.row]) for reject in result.rejects]
     rejects += [Reject(row=row, code="out-of-range", why="the record's timestamp is outside the years 1 to 9999") for row in outside]
     rejects.sort(key=lambda reject: reject.row)
     return replace(result, rows=array("q", [inside[row] for row in result.rows]), rejects=tuple(rejects))
-
-
-def _decode(shape: Shape, values: BinaryColumn) -> DecodedValues:
-    """Columns of a table that does not exist yet are inferred from a sample, which is several times faster than from all.
-
-    When a record outside the sample does not fit what the sample showed, all of them are looked at after all.
-    """
-    if shape.columns is not None or shape.decoder.schema is not None or len(values) <= 2 * SAMPLE_ROWS:
-        return shape.decoder.decode(values, shape.columns)
-    sample = values.take(long_array(array("q", range(0, len(values), len(values) // SAMPLE_ROWS))))
-    result = shape.decoder.decode(values, shape.decoder.decode(sample, None).batch.schema)
-    if any(reject.code in _UNFIT_CODES for reject in result.rejects):
-        return shape.decoder.decode(values, None)
-    return result
 
 
 def _record_letters(rows: Rows, rejects: Sequence[tuple[int, str, str]]) -> tuple[DeadLetter, ...]:

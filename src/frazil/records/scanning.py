@@ -21,6 +21,11 @@ from frazil.records.codecs import decompress
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 FaultCode: TypeAlias = Literal["magic", "crc", "counts", "codec", "decompress", "records"]
 
+RECORD_OVERHEAD: Final = 28
+"""Bytes a record takes as columns, beside its key, value and headers."""
+HEADER_OVERHEAD: Final = 8
+OVERHEAD_FLOOR: Final = 16 << 20
+"""So much overhead a batch may have, whatever the limit is."""
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 
 
@@ -87,7 +92,8 @@ class Unreadable(Exception):
 def scan(run: Bytes, *, uncompressed_bytes_max: int, where: str = "") -> tuple[RecordColumns, tuple[BatchFault, ...]]:
     """All data records of a patched run, and the batches that could not be read. Control batches are skipped.
 
-    ``uncompressed_bytes_max`` bounds each batch. Raises Corrupt naming ``where`` and the byte position when the frames
+    ``uncompressed_bytes_max`` bounds each batch: its bytes, and likewise what its records and headers take beside them, since
+    two bytes can be a header. Raises Corrupt naming ``where`` and the byte position when the frames
     cannot be walked or a base offset is below the offset expected next.
     """
     view = memoryview(run)
@@ -146,7 +152,7 @@ def read_batch(batch: Batch, magic: int, frame: memoryview, columns: RecordColum
     except Corrupt as error:
         raise Unreadable("decompress", error.why) from error
     try:
-        end = _read_records(batch, data, columns)
+        end = _read_records(batch, data, columns, max(bytes_max, OVERHEAD_FLOOR) - RECORD_OVERHEAD * batch.record_count)
     except IndexError:
         raise Unreadable("records", f"records end inside record {len(columns.offsets)}") from None
     except (ValueError, OverflowError) as error:
@@ -155,8 +161,8 @@ def read_batch(batch: Batch, magic: int, frame: memoryview, columns: RecordColum
         raise Unreadable("records", f"{len(data) - end} bytes follow the last record")
 
 
-def _read_records(batch: Batch, data: bytes, columns: RecordColumns) -> int:
-    """Appends the records in ``data`` and returns where they end.
+def _read_records(batch: Batch, data: bytes, columns: RecordColumns, room: int) -> int:
+    """Appends the records in ``data`` and returns where they end. ``room``: bytes their headers may take beside their own.
 
     IndexError: ``data`` is too short; ValueError, OverflowError: a field is wrong. Varints of one byte that are not
     negative, nearly all, are read in place: ``n & 0x81`` is 0 for them. A length that leads out of the record is caught
@@ -166,6 +172,9 @@ def _read_records(batch: Batch, data: bytes, columns: RecordColumns) -> int:
     add_key, add_value, add_headers = columns.keys.append, columns.values.append, columns.headers.append
     base, first_ms, last_delta, previous, pos = batch.base_offset, batch.base_timestamp_ms, batch.last_offset_delta, -1, 0
     append_ms = batch.max_timestamp_ms if batch.is_log_append_time else None
+    if room < 0:
+        raise ValueError(f"{batch.record_count} records in one batch are too many")
+    headers_left = room // HEADER_OVERHEAD
     for _ in range(batch.record_count):
         length, pos = _varint(data, pos) if (n := data[pos]) & 0x81 else (n >> 1, pos + 1)
         end = pos + length
@@ -191,7 +200,8 @@ def _read_records(batch: Batch, data: bytes, columns: RecordColumns) -> int:
             pos += 1
             add_headers(())
         else:
-            headers, pos = _headers(data, pos)
+            headers, pos = _headers(data, pos, headers_left)
+            headers_left -= len(headers)
             add_headers(headers)
         if pos != end:
             raise ValueError(f"record {delta} ends at byte {pos}, not {end} as its length says")
@@ -229,10 +239,10 @@ def _size(data: bytes, pos: int) -> tuple[int, int]:
     return size, pos
 
 
-def _headers(data: bytes, pos: int) -> tuple[Headers, int]:
+def _headers(data: bytes, pos: int, count_max: int) -> tuple[Headers, int]:
     count, pos = _size(data, pos)
-    if count < 0:
-        raise ValueError("header count is negative")
+    if not 0 <= count <= count_max:
+        raise ValueError(f"{count} headers are too few or too many")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         size, pos = _size(data, pos)
