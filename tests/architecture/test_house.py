@@ -23,6 +23,7 @@ HOSTS = {
     "obstore": {"objects"},
     "pyarrow": {"records", "schemas", "catalogs", "landing", "query"},
     "sqlite3": {"metadata", "catalogs"},
+    "uvloop": {"assembly"},
     "yaml": {"assembly", "cli", "admin"},
 }
 

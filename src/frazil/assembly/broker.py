@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from frazil.assembly.cloud import flush_policy
 from frazil.assembly.log_lines import set_up_logging
+from frazil.assembly.loops import settle_memory
 from frazil.assembly.marks import Marks, ends_of, keep_marking
 from frazil.assembly.memory import requests_bytes_max
 from frazil.assembly.openfiles import connections_allowed
@@ -55,6 +56,7 @@ async def run_broker(settings: FrazilSettings, *, supervised: bool) -> None:
             raise
         print(f"frazil broker {settings.broker.id} listens on {settings.broker.host}:{broker.port}", file=sys.stderr, flush=True)  # noqa: T201
         tasks.add(spawn("broker", broker.run()))
+        settle_memory()
         try:
             await first_of(spawn("wait for stop", stop.wait()), tasks)
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from frazil.cli.session import Session, pass_session, run
+from frazil.cli.session import Session, guarded, pass_session
 
 
 @click.command()
@@ -14,6 +14,8 @@ from frazil.cli.session import Session, pass_session, run
 def broker(session: Session, port: int | None, supervised: bool) -> None:
     """Run a broker until SIGTERM or SIGINT; then it answers what it has taken and stops."""
     from frazil.assembly.broker import run_broker
+    from frazil.assembly.loops import run_on_fast_loop
 
     extra = {} if port is None else {"broker.port": str(port)}
-    run(run_broker(session.settings(extra).settings, supervised=supervised))
+    settings = session.settings(extra).settings
+    guarded(lambda: run_on_fast_loop(run_broker(settings, supervised=supervised)))

@@ -42,7 +42,7 @@ class MemoryObjects(ObjectStore):
     async def put_if_absent(self, key: str, data: Data) -> None:
         """See ``ObjectStore.put_if_absent``."""
         check_key(key)
-        stored = b"".join(buffers(data))
+        stored = data if isinstance(data, bytes) else b"".join(buffers(data))
         await asyncio.sleep(0)  # every call is a point where others may run, as with a real store
         if self._mid_put is not None:
             self._mid_put(key)
