@@ -21,7 +21,7 @@ pub struct Rules {
     pub nulls_fit: bool,
     /// A field without column whose value tells a type is not plain.
     pub watch: bool,
-    /// A whole number written with point or exponent is not plain.
+    /// A whole number written with point or exponent is not plain; with `watch`, nor is any value without column but null.
     pub strict: bool,
 }
 
@@ -124,8 +124,10 @@ impl Reader {
 
     /// A value of a field without column.
     fn nowhere(&mut self, cursor: &mut Cursor) -> Sure<()> {
+        let is_null = cursor.peek() == b'n';
         let tells_type = self.skip(cursor)?;
-        if tells_type && self.rules.watch {
+        let news = tells_type || (self.rules.strict && !is_null);
+        if news && self.rules.watch {
             return Err(Unsure);
         }
         Ok(())

@@ -49,7 +49,8 @@ class Roads:
     def lay(self, column: Column, omit: Sequence[int], *, strict: bool = False) -> tuple[pa.RecordBatch, list[int]]:
         """The rows that are plainly good, and the records to look at again; those of ``omit`` (ascending) are in neither.
 
-        ``strict``: a whole number written ``1.0`` is looked at again.
+        ``strict``: looked at again are also a whole number written ``1.0`` and, while fields without column are watched, ``[]``
+        and ``{}``: they tell no type, but they can contradict one that another record of the slice brings.
         """
         options = self._options
         rows, unsure = self._native.lay(
@@ -142,6 +143,11 @@ class NativeJsonDecoder:
         additions = None
         if roads.plan.watch and unsure:
             additions = self._grow(roads, records, unsure)
+            if additions is not None:
+                _, all_unsure = roads.lay(column, (), strict=True)
+                if all_unsure != unsure:
+                    records.rejects.clear()
+                    additions = self._grow(roads, records, all_unsure)
             if additions is not None:
                 roads = self._roads_of(evolve(roads.plan.schema, additions), watch=False)
                 batch, unsure = roads.lay(column, sorted(records.rejects))
