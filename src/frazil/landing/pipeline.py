@@ -12,6 +12,7 @@ from frazil.catalogs.commit import Lost
 from frazil.catalogs.port import LoadedTable
 from frazil.catalogs.progress import read_progress
 from frazil.kit.chance import UlidSource
+from frazil.kit.shares import ByteShares
 from frazil.landing.commit import Pinner, Work, commit_slice, drop_orphans
 from frazil.landing.convert import convert
 from frazil.landing.deadletter import Burial, Graveyard
@@ -21,7 +22,6 @@ from frazil.landing.gauges import holes, waiting, waiting_bytes
 from frazil.landing.lake import Lake, within
 from frazil.landing.ledger import Ledger
 from frazil.landing.limits import Appetite
-from frazil.landing.memory import SHAPES, SliceMemory
 from frazil.landing.plan import Loss, PartitionState, SlicePlan, check_ends, find_losses, plan_slice
 from frazil.landing.read import Patience, SliceReader
 from frazil.landing.settings import LandingDeps, LandingSettings
@@ -30,11 +30,14 @@ from frazil.landing.target import Target
 from frazil.landing.write import write_rows
 from frazil.metadata.landings import LandingSpec
 
+SHAPES = 4
+"""A slice is in memory as read, as values, as columns and as a file, each about as large at worst."""
+
 
 class TablePipeline:
     """What the owner task of one table holds."""
 
-    def __init__(self, spec: LandingSpec, lake: Lake, deps: LandingDeps, settings: LandingSettings, memory: SliceMemory) -> None:
+    def __init__(self, spec: LandingSpec, lake: Lake, deps: LandingDeps, settings: LandingSettings, memory: ByteShares) -> None:
         self.board = Board(table=spec.table, topics=spec.topics, interval_ms=max(settings.commit_interval_min_ms, spec.commit_interval_ms))
         self.ledger = Ledger(deps.source, deps.naming)
         self._spec, self._lake, self._deps, self._settings, self._memory = spec, lake, deps, settings, memory

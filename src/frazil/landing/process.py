@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from frazil.kit.errors import FrazilError, RetryLater
+from frazil.kit.shares import ByteShares
 from frazil.kit.tasks import spawn
 from frazil.landing.care import CareKeeper
 from frazil.landing.discover import Refusal, discover
 from frazil.landing.lake import Heavy, Lake, Lakes, within
-from frazil.landing.memory import SliceMemory
 from frazil.landing.owner import Owner
 from frazil.landing.pipeline import TablePipeline
 from frazil.landing.settings import LandingDeps, LandingSettings
@@ -39,7 +39,7 @@ class Landing:
         self._deps = replace(deps, offload=Heavy(deps.offload, settings.heavy_max))
         self._settings = settings
         self._lakes = Lakes(deps, settings)  # with the plain offload: writing files is not held up by heavy work
-        self._memory = SliceMemory(settings.slices_bytes_max)
+        self._memory = ByteShares(settings.slices_bytes_max)
         self._book = StatusBook(store=deps.store, interval_ms=settings.status_interval_ms)
         self._owners: dict[str, _Running] = {}
         self._refused: dict[str, LandingStatus] = {}

@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict
 
 from frazil.kit.errors import Corrupt
+from frazil.kit.shares import ByteShares
 from frazil.objects.port import ObjectStore
 from frazil.records import Batch
 
@@ -37,6 +38,7 @@ class BlockCache:
         self._bytes_max = bytes_max
         self._blocks: OrderedDict[str, Block] = OrderedDict()
         self._loading: dict[str, asyncio.Task[Block]] = {}
+        self._arriving = ByteShares(max(bytes_max // 2, 1))
         self.held_bytes = 0
 
     def keep(self, key: str, data: bytes) -> None:
@@ -51,21 +53,26 @@ class BlockCache:
             self._blocks.move_to_end(key)
         return block
 
-    async def whole(self, objects: ObjectStore, key: str) -> Block:
-        """The whole object; callers at the same time share one read. Raises what ``get`` raises."""
+    async def whole(self, objects: ObjectStore, key: str, size: int) -> Block:
+        """The whole object of ``size`` bytes; callers at the same time share one read. Raises what ``get`` raises.
+
+        Objects on their way in take at most half of the bound, and older ones make room for them first.
+        """
         block = self.find(key)
         if block is not None:
             return block
         task = self._loading.get(key)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._load(objects, key), name=f"log-load-{key}")
+            task = asyncio.get_running_loop().create_task(self._load(objects, key, size), name=f"log-load-{key}")
             self._loading[key] = task
             task.add_done_callback(_retrieve)
         return await asyncio.shield(task)
 
-    async def _load(self, objects: ObjectStore, key: str) -> Block:
+    async def _load(self, objects: ObjectStore, key: str, size: int) -> Block:
         try:
-            block = Block(await objects.get(key), 0, whole=True)
+            async with self._arriving.share(size):
+                self._make_room()
+                block = Block(await objects.get(key), 0, whole=True)
             self._put(key, block)
             return block
         finally:
@@ -83,7 +90,11 @@ class BlockCache:
         self.forget(key)
         self._blocks[key] = block
         self.held_bytes += len(block.data)
-        while self.held_bytes > self._bytes_max:
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Lets the oldest go until what is here and what is arriving fits."""
+        while self._blocks and self.held_bytes + self._arriving.held_bytes > self._bytes_max:
             _, old = self._blocks.popitem(last=False)
             self.held_bytes -= len(old.data)
 

@@ -178,7 +178,7 @@ class LogReader:
         async with self._gets:
             first = pieces[0].ref
             if self._takes_whole(first):
-                block = await self._cache.whole(self._objects, first.object_key)
+                block = await self._cache.whole(self._objects, first.object_key, first.object_bytes)
                 for piece in pieces:
                     found[piece.want, piece.at] = self._cut(block, piece)
             elif first.sealed:
@@ -280,7 +280,7 @@ class LogReader:
     async def _block_for(self, ref: Ref, timestamp_ms: int) -> tuple[Block, Ref]:
         """Bytes to search, and the part of ``ref`` they are."""
         if self._takes_whole(ref):
-            return await self._cache.whole(self._objects, ref.object_key), ref
+            return await self._cache.whole(self._objects, ref.object_key, ref.object_bytes), ref
         start, end = ref.position, ref.position + ref.length
         if ref.sealed:
             start = await self._time_position(ref, timestamp_ms)

@@ -1,15 +1,15 @@
-"""SliceMemory: the bound holds, the line is fair, nothing is lost by a cancellation at any moment."""
+"""ByteShares: the bound holds, the line is fair, nothing is lost by a cancellation at any moment."""
 
 from __future__ import annotations
 
 import asyncio
 
-from frazil.landing.memory import SliceMemory
+from frazil.kit.shares import ByteShares
 
 
 def test_shares_up_to_the_bound_are_given_at_once_and_more_waits() -> None:
     async def run() -> None:
-        memory = SliceMemory(100)
+        memory = ByteShares(100)
         order: list[str] = []
 
         async def hold(name: str, size: int, gate: asyncio.Event) -> None:
@@ -38,7 +38,7 @@ def test_shares_up_to_the_bound_are_given_at_once_and_more_waits() -> None:
 
 def test_a_share_larger_than_the_bound_takes_all_of_it() -> None:
     async def run() -> None:
-        memory = SliceMemory(10)
+        memory = ByteShares(10)
         async with memory.share(1_000):
             assert memory.held_bytes == 10
         assert memory.held_bytes == 0
@@ -48,7 +48,7 @@ def test_a_share_larger_than_the_bound_takes_all_of_it() -> None:
 
 def test_a_cancelled_waiter_gives_its_place_and_its_share_back() -> None:
     async def run() -> None:
-        memory = SliceMemory(10)
+        memory = ByteShares(10)
 
         async def hold() -> None:
             async with memory.share(10):

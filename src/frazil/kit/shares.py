@@ -1,4 +1,4 @@
-"""One bound on the bytes of all slices that a landing process holds: a table waits for its share before it reads (BOUND)."""
+"""A bound on bytes in memory that many tasks share: each waits in line for its part (BOUND)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-SHAPES = 4
-"""A slice is in memory as read, as values, as columns and as a file, each about as large at worst."""
 
-
-class SliceMemory:
-    """Bytes of slices in memory, first come, first served: a large slice is not starved by small ones."""
+class ByteShares:
+    """Up to ``bytes_max`` bytes at once, first come, first served: a large share is not starved by small ones."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
