@@ -7,7 +7,7 @@ import logging
 import sys
 from dataclasses import dataclass
 
-from frazil.assembly.cloud import flush_policy
+from frazil.assembly.cloud import flush_policy, in_cloud
 from frazil.assembly.log_lines import set_up_logging
 from frazil.assembly.loops import settle_memory
 from frazil.assembly.marks import Marks, ends_of, keep_marking
@@ -32,6 +32,9 @@ _LOG = logging.getLogger("frazil.broker")
 _STOP_S = 20.0
 _FETCH_BYTES_MAX = 55 * 1024 * 1024
 """Of one answer; what Kafka's consumers ask for by default is 50 MiB."""
+_LOCAL_INFLIGHT, _CLOUD_INFLIGHT = 256, 4096
+"""Requests of one connection that may wait at once. librdkafka sends one request per partition, and on S3 each waits a tenth of a
+second: fewer would be what limits a producer with hundreds of partitions. Their bytes are bounded apart."""
 
 
 async def run_broker(settings: FrazilSettings, *, supervised: bool) -> None:
@@ -116,6 +119,7 @@ def broker_settings(settings: FrazilSettings, stores: Stores) -> BrokerSettings:
         fetch_bytes_max=min(_FETCH_BYTES_MAX, given.fetches_bytes_max),
         fetch_buffered_bytes_max=given.fetches_bytes_max,
         connections_max=connections_allowed(),
+        connection_inflight_max=_CLOUD_INFLIGHT if in_cloud(settings) else _LOCAL_INFLIGHT,
     )
 
 
