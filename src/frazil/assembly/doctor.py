@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 import platform
 import shutil
@@ -17,6 +16,7 @@ from frazil.assembly.stores import addresses_of
 from frazil.assembly.tables import open_tables
 from frazil.assembly.verbs import open_kafka
 from frazil.kit.errors import FrazilError
+from frazil.kit.kernel import KERNEL_VERSION, kernel_trouble
 from frazil.kit.plugins import load_backend
 from frazil.query import Platform
 
@@ -39,9 +39,9 @@ async def examine(settings: FrazilSettings) -> tuple[Finding, ...]:
 
 
 def _kernel() -> Finding:
-    if importlib.util.find_spec("frazil._native") is None:
-        return Finding(level="note", about="kernel", text="pure Python decoding runs; the native kernel is not part of this version")
-    return Finding(level="ok", about="kernel", text="native kernel present")
+    if trouble := kernel_trouble():
+        return Finding(level="note", about="kernel", text=f"{trouble}; records are decoded in Python, several times slower")
+    return Finding(level="ok", about="kernel", text=f"native kernel {KERNEL_VERSION} decodes")
 
 
 def _duckdb() -> Finding:

@@ -12,6 +12,7 @@ from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stopping import stop_requested
 from frazil.assembly.stores import Stores, open_stores
 from frazil.kit.errors import RetryLater
+from frazil.kit.kernel import kernel
 from frazil.kit.tasks import spawn
 from frazil.landing import AutoLanding, Landing, LandingDeps, LandingSettings
 from frazil.log.cache import BlockCache
@@ -39,7 +40,8 @@ async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
             spawn("catalogs", book.keep(stores.metadata)),
         }
         waiting = spawn("wait for stop", stop.wait())
-        _LOG.info("landing from cluster %s; values are decoded in Python (this version has no native kernel)", stores.instance.cluster_id)
+        how = "in Python" if kernel() is None else "by the native kernel"
+        _LOG.info("landing from cluster %s; records are decoded %s", stores.instance.cluster_id, how)
         await first_of(waiting, tasks)
         landing.stop()
         await finish(tasks, keep_name="landing")
