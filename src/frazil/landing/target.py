@@ -33,7 +33,7 @@ class Target:
         reserved = ICEBERG_NAMES | METADATA_NAMES if spec.metadata_columns else ICEBERG_NAMES
         declared = parse_columns(spec.columns, reserved=reserved) if spec.columns else None
         self._declared = None if declared is None else declared.names
-        options = DecodeOptions(reserved=reserved, null_value_rows=spec.metadata_columns)
+        options = DecodeOptions(reserved=reserved, null_value_rows=spec.metadata_columns, use_kernel=settings.use_kernel)
         self._decoder = decoder_for(spec.value, declared, options)
 
     async def load(self) -> LoadedTable | None:

@@ -17,7 +17,7 @@ KINDS = ("json", "raw", "raw-string")
 def decoder_for(kind: str, schema: pa.Schema | None, options: DecodeOptions) -> Decoder:
     """The decoder of a value kind. ``schema``: declared columns; None lets ``json`` infer them. Raises Refused."""
     if kind == "json":
-        module = kernel()
+        module = kernel() if options.use_kernel else None
         return JsonDecoder(schema, options) if module is None else NativeJsonDecoder(schema, options, module)
     if kind not in KINDS:
         raise Refused(f"no decoder for values of kind {kind!r}; kinds are {', '.join(KINDS)}")

@@ -76,6 +76,7 @@ class DecodeOptions:
     ``reserved``: names of the metadata columns of the table; a field of such a name is renamed (see ``names``).
     ``null_value_rows``: a record without value becomes a row of nulls; else it is rejected as ``null-value``.
     ``columns_max``: fields of the whole schema, nested ones counted. ``value_bytes_max``, ``depth_max``: of one value.
+    ``use_kernel``: False decodes by the twin, whatever is installed.
     """
 
     reserved: frozenset[str] = frozenset()
@@ -83,6 +84,7 @@ class DecodeOptions:
     columns_max: int = 1000
     value_bytes_max: int = 16 << 20
     depth_max: int = 64
+    use_kernel: bool = True
 
 
 class Decoder(Protocol):
