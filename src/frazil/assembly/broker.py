@@ -15,6 +15,7 @@ from frazil.assembly.memory import requests_bytes_max
 from frazil.assembly.openfiles import connections_allowed
 from frazil.assembly.running import cancel, finish, first_of
 from frazil.assembly.settings import FrazilSettings
+from frazil.assembly.starting import patiently
 from frazil.assembly.stopping import stop_requested
 from frazil.assembly.stores import Stores, open_stores
 from frazil.broker import Broker, BrokerDeps, BrokerSettings
@@ -40,11 +41,11 @@ second: fewer would be what limits a producer with hundreds of partitions. Their
 async def run_broker(settings: FrazilSettings, *, supervised: bool) -> None:
     """Serves until SIGTERM or SIGINT; then answers what it has taken, flushes and stops."""
     set_up_logging(settings.log_level)
-    async with stop_requested(supervised=supervised) as stop, open_stores(settings) as stores:
+    async with stop_requested(supervised=supervised) as stop, open_stores(settings, stop=stop) as stores:
         marks = Marks(stores.metadata, stores.objects, stores.chance)
         parts = _parts(settings, stores)
         await parts.index.refresh()
-        await marks.advance(ends_of(parts.index))
+        await patiently("marking the bucket", lambda: marks.advance(ends_of(parts.index)), stop)
         broker = Broker(broker_settings(settings, stores), _deps(stores, parts))
         tasks = {
             spawn("appender", parts.appender.run()),

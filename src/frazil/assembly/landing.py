@@ -28,7 +28,7 @@ _HEARTBEAT_S = 2.0
 async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
     """Lands until SIGTERM or SIGINT; a clean stop tries a last commit per table."""
     set_up_logging(settings.log_level)
-    async with stop_requested(supervised=supervised) as stop, open_stores(settings) as stores:
+    async with stop_requested(supervised=supervised) as stop, open_stores(settings, stop=stop) as stores:
         index = LogIndex(stores.metadata, shards=stores.instance.shards, producers=False)
         book = CatalogBook(settings, stores.catalog_deps, stores.catalog)
         await book.refresh(stores.metadata)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pathlib
 import signal
@@ -14,6 +15,7 @@ from frazil.assembly.cloud import cloud_access
 from frazil.assembly.load import PlannedFault, planned_fault
 from frazil.assembly.marks import Marks
 from frazil.assembly.settings import FrazilSettings
+from frazil.assembly.starting import patiently
 from frazil.catalogs.opening import open_catalog
 from frazil.catalogs.port import Catalog, CatalogDeps
 from frazil.kit.chance import Chance, system_chance
@@ -47,10 +49,13 @@ class Stores:
 
 
 @asynccontextmanager
-async def open_stores(settings: FrazilSettings, *, create: bool = True, check_marks: bool = True) -> AsyncIterator[Stores]:
+async def open_stores(
+    settings: FrazilSettings, *, create: bool = True, check_marks: bool = True, stop: asyncio.Event | None = None
+) -> AsyncIterator[Stores]:
     """Opens and, at the end, closes. With ``create`` False a data directory that does not exist is Refused, not made.
 
-    With ``check_marks`` metadata that is older than the bucket is Refused (R22).
+    With ``check_marks`` metadata that is older than the bucket is Refused (R22). With ``stop`` stores that do not answer are waited
+    for until it is set (F86); without it RetryLater is raised at once.
     """
     _data_directory(settings, create=create)
     clock, chance = SystemClock(), system_chance()
@@ -68,9 +73,10 @@ async def open_stores(settings: FrazilSettings, *, create: bool = True, check_ma
     catalog = open_catalog(addresses.catalog, deps, catalog_properties(settings))
     metadata = open_metadata(addresses.metadata, clock=clock)
     try:
-        instance = await _claim_bucket(metadata, objects, await open_instance(metadata, chance), addresses.metadata)
+        own = await open_instance(metadata, chance)
+        instance = await patiently("claiming the bucket", lambda: _claim_bucket(metadata, objects, own, addresses.metadata), stop)
         if check_marks:
-            await Marks(metadata, objects, chance).check()
+            await patiently("checking the bucket's marks", Marks(metadata, objects, chance).check, stop)
         yield Stores(
             metadata=metadata,
             objects=objects,
