@@ -140,6 +140,7 @@ def test_encodings_dictionaries_reach_into_lists_maps_and_numbers_and_leave_time
             "few": [at % 7 for at in range(count)],
             "many": [at * 7919 % 104_729 for at in range(count)],
             "price": [float(at % 5) for at in range(count)],
+            "cents": pa.array([decimal.Decimal(at % 5) for at in range(count)], pa.decimal128(9, 2)),
             "at": pa.array([at % 3 for at in range(count)], pa.timestamp("us", tz="UTC")),
             "tags": [[f"t{at % 3}", None] for at in range(count)],
             "items": [[{"sku": f"s{at}", "kind": "a"}] for at in range(count)],
@@ -149,7 +150,8 @@ def test_encodings_dictionaries_reach_into_lists_maps_and_numbers_and_leave_time
     found = pq.read_metadata(pa.BufferReader(pa.py_buffer(encode(rows, new_schema(rows.schema), delta=True).data))).row_group(0)
     chunks = [found.column(at) for at in range(found.num_columns)]
     with_dictionary = {chunk.path_in_schema for chunk in chunks if "RLE_DICTIONARY" in chunk.encodings}
-    assert with_dictionary == {"few", "price", "tags.list.element", "items.list.element.kind", "map.key_value.key"}
+    # Not price: by a dictionary of floats Iceberg's Java reader skips row groups, and for it −0.0 is less than 0.0.
+    assert with_dictionary == {"few", "cents", "tags.list.element", "items.list.element.kind", "map.key_value.key"}
     assert {chunk.path_in_schema for chunk in chunks if "DELTA_BINARY_PACKED" in chunk.encodings} == {"many", "at"}
 
 
