@@ -1,19 +1,40 @@
-"""Landing, one process, all stores in memory: from lz4 batches in the log to committed Parquet, CPU seconds of the whole process.
+"""Landing, one core: JSON in lz4 batches in the log → rows in a committed Parquet file of an Iceberg table.
 
-Run: python benchmarks/bench_landing.py [records] [--profile]. Records look like flights: 19 columns, about 340 bytes of JSON.
+    python benchmarks/bench_landing.py [--out docs/results/bench-landing.json] [--mb 128] [--profile s]
+
+Everything of a real landing runs: the log's index and reader, the owner loop, decoding, Parquet, the committer and a SQL
+catalog in a SQLite file; objects are in memory. Beside it, on the same batches and in the same run, the library way: aiokafka
+decodes, orjson or pyarrow.json makes columns, PyIceberg appends to a SQL catalog with files on disk, 500,000 rows each time.
+All numbers are MB of uncompressed JSON per second of CPU time of the whole process.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import cProfile
-import json
+import pathlib
 import pstats
 import random
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import aiokafka
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+from aiokafka.record.memory_records import MemoryRecords
+from pyiceberg.catalog.sql import SqlCatalog
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from benchmarks.json_events import KINDS, events_of_bytes
+from benchmarks.results import frame, write
 from frazil.catalogs.opening import open_catalog
 from frazil.catalogs.port import CatalogDeps
 from frazil.kit.clock import SystemClock
@@ -26,26 +47,31 @@ from frazil.log.cache import BlockCache
 from frazil.log.index import LogIndex
 from frazil.log.read import LogReader
 from frazil.metadata import MetadataStore, open_metadata
+from frazil.metadata.landings import LandingSpec, put_landing
 from frazil.metadata.topics import Topics
 from frazil.objects import ObjectStore, open_objects
 from frazil.records import Codec, build_batch, split_batches
 from frazil.records.building import BatchOptions, Record
+from frazil.schemas import parse_columns
 
-BATCH_RECORDS = 500
+BATCH_BYTES = 1_000_000
+"""librdkafka's default ``batch.size``."""
+PARTITIONS = 4
 SHARDS = 4
+ROWS_PER_APPEND = 500_000
 
 
-def flight(number: int) -> bytes:
-    fields = {
-        "year": 2013, "month": number % 12 + 1, "day": number % 28 + 1, "dep_time": 517 + number % 1800, "sched_dep_time": 515,
-        "dep_delay": number % 90 - 10 if number % 40 else None, "arr_time": 830, "sched_arr_time": 819, "arr_delay": 11.0, "carrier": "UA",
-        "flight": number % 8500, "tailnum": f"N{number % 4000:05}", "origin": "EWR", "dest": "IAH", "air_time": 227, "distance": 1400,
-        "hour": 5, "minute": 15, "time_hour": "2013-01-01T10:00:00Z",
-    }  # fmt: skip
-    return json.dumps(fields).encode()
+@dataclass(frozen=True)
+class Load:
+    """Batches of one kind of event."""
+
+    kind: str
+    batches: list[bytes]
+    records: int
+    json_bytes: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class Cluster:
     store: MetadataStore
     objects: ObjectStore
@@ -54,35 +80,46 @@ class Cluster:
     faults: FaultPoints
 
 
-async def fill(cluster: Cluster, records: int) -> int:
-    """Appends the records to four partitions of one topic; the bytes of their values."""
-    topics = Topics(cluster.store, cluster.clock, cluster.chance)
-    topic = await topics.create("flights", 4)
+def make_load(kind: str, total: int) -> Load:
+    """About ``total`` bytes of JSON in lz4 batches, as a producer with default settings makes them."""
+    values = events_of_bytes(kind, total)
+    batches, start, now_ms = [], 0, 1_764_000_000_000
+    per_batch = max(1, BATCH_BYTES * len(values) // sum(map(len, values)))
+    while start < len(values):
+        part = values[start : start + per_batch]
+        records = [
+            Record(key=b"user-%06d" % ((start + at) % 100_000), value=value, timestamp_ms=now_ms + at) for at, value in enumerate(part)
+        ]
+        batches.append(bytes(build_batch(records, options=BatchOptions(codec=Codec.LZ4))))
+        start += per_batch
+        now_ms += 20
+    return Load(kind=kind, batches=batches, records=len(values), json_bytes=sum(map(len, values)))
+
+
+async def fill(cluster: Cluster, load: Load) -> None:
+    """Appends the batches to the partitions of one topic, in turn."""
+    topic = await Topics(cluster.store, cluster.clock, cluster.chance).create("events", PARTITIONS)
     index = LogIndex(cluster.store, shards=SHARDS)
     deps = AppendDeps(
         store=cluster.store, objects=cluster.objects, index=index, clock=cluster.clock, chance=cluster.chance, faults=cluster.faults
     )
     appender = Appender(deps, FlushPolicy())
     task = spawn("appender", appender.run())
-    size = 0
-    for number, start in enumerate(range(0, records, BATCH_RECORDS)):
-        values = [flight(at) for at in range(start, min(start + BATCH_RECORDS, records))]
-        size += sum(map(len, values))
-        batch = [Record(key=None, value=value, timestamp_ms=cluster.clock.now_ms()) for value in values]
-        data = bytes(build_batch(batch, options=BatchOptions(codec=Codec.LZ4)))
-        key = PartitionKey(topic.topic_id, PartitionId(number % 4))
+    for number, data in enumerate(load.batches):
+        key = PartitionKey(topic.topic_id, PartitionId(number % PARTITIONS))
         await appender.append([AppendRun(key=key, data=data, batches=split_batches(data, batch_bytes_max=1 << 26))])
     await appender.close()
     await task
-    return size
 
 
-async def land(cluster: Cluster, records: int) -> tuple[float, int]:
-    """CPU seconds and commits until the table has all records."""
+async def land(cluster: Cluster, load: Load, directory: pathlib.Path, *, use_kernel: bool) -> dict[str, Any]:
+    """CPU seconds until the table has all records, and what the table says."""
     offload = InlineOffload()
     catalog_deps = CatalogDeps(objects=cluster.objects, offload=offload, clock=cluster.clock, chance=cluster.chance, faults=cluster.faults)
-    catalog = open_catalog("memory:", catalog_deps)
+    catalog = open_catalog(f"sql://{directory}/catalog.db", catalog_deps)
     index = LogIndex(cluster.store, shards=SHARDS)
+    spec = LandingSpec(table="lake.events", topics=("events",), columns=KINDS[load.kind].columns)
+    await put_landing(cluster.store, spec)
     deps = LandingDeps(
         store=cluster.store,
         topics=Topics(cluster.store, cluster.clock, cluster.chance),
@@ -96,40 +133,165 @@ async def land(cluster: Cluster, records: int) -> tuple[float, int]:
         offload=offload,
         faults=cluster.faults,
     )
-    landing = Landing(deps, LandingSettings())
+    landing = Landing(deps, LandingSettings(auto=None, use_kernel=use_kernel))
     started = time.process_time()
     task = spawn("landing", landing.run())
-    while not any(status.rows_landed >= records for status in landing.statuses()):
+    while not any(status.rows_landed >= load.records for status in landing.statuses()):
         await asyncio.sleep(0.02)
     spent = time.process_time() - started
     landing.stop()
     await task
-    table = await catalog.load("default.flights")
-    assert int(table.metadata["snapshots"][-1]["summary"]["total-records"]) == records
-    return spent, len(table.metadata["snapshots"])
+    table = await catalog.load("lake.events")
+    summary = table.metadata["snapshots"][-1]["summary"]
+    assert int(summary["total-records"]) == load.records, summary
+    return {"cpu_s": spent, "commits": len(table.metadata["snapshots"]), "parquet_bytes": int(summary["total-files-size"])}
 
 
-async def bench(records: int, *, profile: bool) -> None:
+async def run_frazil(load: Load, *, use_kernel: bool, profiler: cProfile.Profile | None = None) -> dict[str, Any]:
     clock, chance = SystemClock(), random.Random(1)
-    cluster = Cluster(
-        store=open_metadata("memory:", clock=clock),
-        objects=open_objects("memory:", offload=InlineOffload(), clock=clock),
-        clock=clock,
-        chance=chance,
-        faults=FaultPoints(),
+    objects = open_objects("memory:", offload=InlineOffload(), clock=clock)
+    cluster = Cluster(store=open_metadata("memory:", clock=clock), objects=objects, clock=clock, chance=chance, faults=FaultPoints())
+    with tempfile.TemporaryDirectory() as directory:
+        await fill(cluster, load)
+        if profiler:
+            profiler.enable()
+        found = await land(cluster, load, pathlib.Path(directory), use_kernel=use_kernel)
+        if profiler:
+            profiler.disable()
+    return rated(load, found)
+
+
+def rated(load: Load, found: dict[str, Any]) -> dict[str, Any]:
+    """The same with speeds."""
+    spent = found["cpu_s"]
+    return {
+        "mb_s": round(load.json_bytes / spent / 1e6, 1),
+        "records_s": round(load.records / spent),
+        "cpu_s": round(spent, 3),
+        "commits": found["commits"],
+        "json_mb": round(load.json_bytes / 1e6, 1),
+        "parquet_ratio": round(load.json_bytes / found["parquet_bytes"], 2),
+    }
+
+
+def library_schema(kind: str) -> pa.Schema:
+    """The value columns, and the three that say where a record came from."""
+    extra = [pa.field("_offset", pa.int64()), pa.field("_timestamp", pa.timestamp("ms", tz="UTC")), pa.field("_key", pa.binary())]
+    return pa.schema([*parse_columns(KINDS[kind].columns), *extra])
+
+
+def decoded(load: Load) -> Iterator[tuple[list[bytes], list[pa.Array]]]:
+    """What aiokafka decodes, in parts of ROWS_PER_APPEND records: values, and the three other columns."""
+    values: list[bytes] = []
+    offsets: list[int] = []
+    times: list[int] = []
+    keys: list[bytes] = []
+
+    def part() -> tuple[list[bytes], list[pa.Array]]:
+        others = [pa.array(offsets, pa.int64()), pa.array(times, pa.timestamp("ms", tz="UTC")), pa.array(keys, pa.binary())]
+        return values, others
+
+    for batch in load.batches:
+        for found in iter(MemoryRecords(batch).next_batch, None):
+            for record in found:
+                values.append(record.value)
+                offsets.append(record.offset)
+                times.append(record.timestamp)
+                keys.append(record.key)
+        if len(values) >= ROWS_PER_APPEND:
+            yield part()
+            values, offsets, times, keys = [], [], [], []
+    if values:
+        yield part()
+
+
+def by_orjson(values: list[bytes], schema: pa.Schema) -> list[pa.Array]:
+    """Dicts, then columns; texts of time are cast afterwards, because Arrow refuses them on the way in."""
+    texts = pa.schema([field.with_type(pa.string()) if pa.types.is_timestamp(field.type) else field for field in schema])
+    table = pa.Table.from_pylist([orjson.loads(value) for value in values], schema=texts)
+    return [pc.cast(table.column(field.name), field.type) for field in schema]
+
+
+def by_pyarrow(values: list[bytes], schema: pa.Schema) -> list[pa.Array]:
+    """pyarrow.json with an explicit schema and blocks of 1 MB, the fastest of its settings."""
+    fields = [field.with_type(pa.timestamp("us")) if pa.types.is_timestamp(field.type) else field for field in schema]
+    table = pj.read_json(
+        pa.BufferReader(b"\n".join(values)),
+        read_options=pj.ReadOptions(use_threads=False, block_size=1 << 20),
+        parse_options=pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"),
     )
-    size = await fill(cluster, records)
-    profiler = cProfile.Profile() if profile else None
-    if profiler:
-        profiler.enable()
-    spent, commits = await land(cluster, records)
-    if profiler:
-        profiler.disable()
+    return [pc.cast(table.column(field.name), field.type) for field in schema]
+
+
+def run_library(load: Load, columns: Callable[[list[bytes], pa.Schema], list[pa.Array]]) -> dict[str, Any]:
+    """The batches as they are through aiokafka, one JSON library and PyIceberg."""
+    schema = library_schema(load.kind)
+    value_schema = parse_columns(KINDS[load.kind].columns)
+    with tempfile.TemporaryDirectory() as directory:
+        catalog = SqlCatalog("bench", uri=f"sqlite:///{directory}/catalog.db", warehouse=f"file://{directory}/lake")
+        catalog.create_namespace("lake")
+        table = catalog.create_table("lake.events", schema=schema)
+        started = time.process_time()
+        for values, others in decoded(load):
+            table.append(pa.Table.from_arrays([*columns(values, value_schema), *others], schema=schema))
+        spent = time.process_time() - started
+        summary = table.metadata.snapshots[-1].summary
+        assert summary is not None
+        assert int(summary["total-records"]) == load.records
+        found = {"cpu_s": spent, "commits": len(table.metadata.snapshots), "parquet_bytes": int(summary["total-files-size"])}
+        catalog.close()
+    return rated(load, found)
+
+
+def middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The run with the median speed, and all speeds."""
+    ordered = sorted(runs, key=lambda run: float(run["mb_s"]))
+    return {**ordered[len(ordered) // 2], "runs_mb_s": [run["mb_s"] for run in runs]}
+
+
+def measure(kind: str, mb: int) -> dict[str, Any]:
+    """All ways for one kind of event. The kernel's first run, which pays for modules and memory, stands by itself."""
+    load, small = make_load(kind, mb * 1_000_000), make_load(kind, max(8, mb // 4) * 1_000_000)
+    first = asyncio.run(run_frazil(load, use_kernel=True))
+    found: dict[str, Any] = {
+        "record_bytes": round(load.json_bytes / load.records),
+        "lz4_ratio": round(load.json_bytes / sum(map(len, load.batches)), 2),
+    }
+    found["kernel"] = {**middle([asyncio.run(run_frazil(load, use_kernel=True)) for _ in range(5)]), "first_mb_s": first["mb_s"]}
+    found["twin"] = asyncio.run(run_frazil(small, use_kernel=False))
+    found["library_pyarrow"] = middle([run_library(load, by_pyarrow) for _ in range(3)])
+    found["library_orjson"] = run_library(small, by_orjson)
+    library = max(found["library_pyarrow"]["mb_s"], found["library_orjson"]["mb_s"])
+    found["times_library"] = round(found["kernel"]["mb_s"] / library, 2)
+    found["times_twin"] = round(found["kernel"]["mb_s"] / found["twin"]["mb_s"], 2)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out")
+    parser.add_argument("--mb", type=int, default=128, help="megabytes of JSON per run")
+    parser.add_argument("--profile", choices=tuple(KINDS), help="one profiled run of a kind, no result file")
+    options = parser.parse_args()
+    pa.set_cpu_count(1)
+    if options.profile:
+        profiler = cProfile.Profile()
+        load = make_load(options.profile, options.mb * 1_000_000)
+        print(asyncio.run(run_frazil(load, use_kernel=True)))
+        print(asyncio.run(run_frazil(load, use_kernel=True, profiler=profiler)))
         pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
-    rate, speed = records / spent, size / spent / 1e6
-    print(f"{records} records, {size / 1e6:.1f} MB of JSON, {commits} commits: {spent:.2f} s CPU, {rate:,.0f} records/s, {speed:.1f} MB/s")
+        return
+    results: dict[str, Any] = {kind: measure(kind, options.mb) for kind in KINDS}
+    results["kernel_mb_s_min"] = min(results[kind]["kernel"]["mb_s"] for kind in KINDS)
+    results["times_library_min"] = min(results[kind]["times_library"] for kind in KINDS)
+    for kind in KINDS:
+        speeds = {way: found["mb_s"] for way, found in results[kind].items() if isinstance(found, dict)}
+        print(kind, f"{results[kind]['record_bytes']} B", speeds)
+    if options.out:
+        more = {"aiokafka": aiokafka.__version__, "orjson": orjson.__version__}
+        what = "JSON in lz4 batches of 1 MB to committed Parquet (zstd 1), MB of uncompressed JSON per CPU second"
+        write(options.out, frame(" ".join(sys.argv), what, results, more))
 
 
 if __name__ == "__main__":
-    numbers = [int(argument) for argument in sys.argv[1:] if argument.isdigit()]
-    asyncio.run(bench(numbers[0] if numbers else 336_776, profile="--profile" in sys.argv))
+    main()
