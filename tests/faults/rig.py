@@ -32,6 +32,10 @@ class Deployment:
     directory: pathlib.Path
     port: int = 0
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()
+    """More of them, ``name=value``."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """More environment."""
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -46,7 +50,7 @@ class Deployment:
 
     def start(self, role: str, *, fault: str = "") -> None:
         """Starts ``broker`` or ``land``; ``fault`` is POINT:PASSAGE."""
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("FRAZIL_")}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("FRAZIL_")} | self.variables
         marker = self.marker(role)
         marker.unlink(missing_ok=True)
         if fault:
@@ -60,6 +64,7 @@ class Deployment:
             "-s",
             "broker.upkeep_interval_ms=1000",
         ]
+        command += [word for setting in self.settings for word in ("-s", setting)]
         log = (self.directory / f"{role}.log").open("ab")
         tail = ["broker", "--port", str(self.port)] if role == "broker" else ["land"]
         self.processes[role] = subprocess.Popen([*command, *tail], env=environment, stderr=log, stdout=log)
