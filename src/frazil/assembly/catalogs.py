@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from frazil.assembly.settings import CatalogSettings, FrazilSettings
 from frazil.kit.errors import Refused
 
+_OF_EVERY_CATALOG = ("ssl.cabundle", "proxy")
+"""Also for the catalogs that manifests name, so they may be set when the cluster's own is no REST catalog."""
+
 
 def catalog_address(settings: FrazilSettings) -> str:
     """``catalog.uri``, or ``store.catalog``, or a file under ``data_dir``. Raises Refused when the first two differ."""
@@ -24,7 +27,7 @@ def catalog_properties(settings: FrazilSettings) -> Mapping[str, str]:
     """
     given = settings.catalog
     if not catalog_address(settings).startswith("rest"):
-        unused = [name for name, value in _own(given).items() if value]
+        unused = [name for name, value in _own(given).items() if value and name not in _OF_EVERY_CATALOG]
         if unused:
             raise Refused(f"catalog settings for a REST catalog are given ({', '.join(sorted(unused))}), but catalog.uri names none")
         return {}
