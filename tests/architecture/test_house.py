@@ -15,6 +15,8 @@ SOURCE = ROOT / "src" / "frazil"
 GENERATED = SOURCE / "wire" / "messages"
 BANNED = {"utils", "util", "common", "core", "helpers", "helper", "base", "manager", "models", "misc"}
 HOSTS = {
+    "botocore": {"catalogs"},
+    "httpx": {"catalogs"},
     "pyiceberg": {"catalogs"},
     "duckdb": {"query"},
     "click": {"cli"},

@@ -45,6 +45,8 @@ class RestCatalog(Catalog):
         self._deps = deps
         self._objects = TableObjects(open_store, deps.clock, self._renew_access)
         self._locations: dict[str, tuple[str, ...]] = {}
+        self._configs: dict[str, Any] = {}
+        """``config`` of each table's last load: an answer with credentials alone does not repeat it."""
 
     @property
     def objects(self) -> ObjectStore:
@@ -185,6 +187,7 @@ class RestCatalog(Catalog):
         properties = table.metadata["properties"]
         others = (properties.get(name) for name in ("write.data.path", "write.metadata.path", "write.object-storage.path"))
         self._locations[ident] = (table.location, *(str(place) for place in others if place))
+        self._configs[ident] = result.get("config")
         await self._learn(ident, result)
         return table
 
@@ -202,7 +205,7 @@ class RestCatalog(Catalog):
             return
         path = f"{await self._client.table_path(ident)}/credentials"
         call = Call(method="GET", path=path, headers=self._delegation(), what=f"asking for access to the files of {ident}")
-        await self._learn(ident, await self._client.send(call))
+        await self._learn(ident, {"config": self._configs.get(ident), **await self._client.send(call)})
 
 
 def _loaded(ident: str, result: Mapping[str, Any]) -> LoadedTable:
