@@ -61,6 +61,7 @@ def storage_options(settings: FrazilSettings) -> Mapping[str, str]:
         "s3.secret-access-key": log.secret_access_key,
         "s3.session-token": log.session_token,
         "s3.path-style-access": _flag(value=log.path_style),
+        "s3.cabundle": log.ca_file,
     }
 
 

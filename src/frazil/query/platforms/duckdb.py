@@ -71,10 +71,22 @@ def _reach(connection: duckdb.DuckDBPyConnection, table: TableSource, number: in
         "USE_SSL": "false" if endpoint.scheme == "http" else "",
         "SCOPE": f"{table.location.rstrip('/')}/",
     }
+    if not options["KEY_ID"]:
+        _load_chain(connection)
+        options["PROVIDER"] = "credential_chain"
     if given.get("s3.cabundle"):
         connection.execute(f"SET ca_cert_file = {_text(given['s3.cabundle'])}")
     texts = ", ".join(f"{name} {_text(value)}" for name, value in options.items() if value)
     connection.execute(f"CREATE SECRET table_{number} (TYPE s3, {texts})")
+
+
+def _load_chain(connection: duckdb.DuckDBPyConnection) -> None:
+    """Without keys DuckDB asks the AWS chain (variables, profile, web identity, instance), as the object store does."""
+    try:
+        import duckdb_extension_aws
+    except ImportError as error:
+        raise Refused("SQL over S3 without keys in the settings needs DuckDB's aws extension: pip install 'frazil[aws]'") from error
+    connection.load_extension(str(_extension_file(duckdb_extension_aws.__path__[0])))
 
 
 def _text(value: str) -> str:
