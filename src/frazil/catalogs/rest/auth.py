@@ -13,10 +13,9 @@ from urllib.parse import urlencode
 
 from frazil.catalogs.rest.answers import Words, error_of
 from frazil.catalogs.rest.http import Http, Request
-from frazil.catalogs.rest.properties import OAuth2Properties, RestProperties
+from frazil.catalogs.rest.properties import OAuth2Properties
 from frazil.kit.clock import Clock
 from frazil.kit.errors import Conflict, Missing, OutcomeUnknown, Refused, RetryLater
-from frazil.kit.tasks import Offload
 
 _MARGIN_MS: Final = 60_000
 _NEVER: Final = float("inf")
@@ -141,17 +140,3 @@ class ClientCredentials(Auth):
 def with_headers(request: Request, headers: Mapping[str, str]) -> Request:
     """The same request with more headers."""
     return Request(method=request.method, url=request.url, headers={**request.headers, **headers}, body=request.body)
-
-
-def auth_of(properties: RestProperties, http: Http, *, clock: Clock, words: Words, offload: Offload) -> Auth:
-    """The sign-in that the properties ask for. Raises Refused when it needs a package that is not installed."""
-    inner: Auth = Anonymous()
-    if properties.oauth2 is not None:
-        inner = ClientCredentials(http, properties.oauth2, clock=clock, words=words, timeout_ms=properties.timeout_ms)
-    elif properties.token:
-        inner = Bearer(properties.token)
-    if properties.sigv4 is None:
-        return inner
-    from frazil.catalogs.rest.sigv4 import SigV4  # botocore is an extra
-
-    return SigV4(inner, properties.sigv4, offload=offload, words=words)

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote, urlencode
 
 from frazil.catalogs.port import split_ident
 from frazil.catalogs.rest.answers import UNAUTHORIZED, Words, error_of
-from frazil.catalogs.rest.auth import Auth, auth_of
+from frazil.catalogs.rest.auth import Anonymous, Auth, Bearer, ClientCredentials
 from frazil.catalogs.rest.http import Answer, Http, Request
 from frazil.catalogs.rest.properties import RestProperties, secrets_in
 from frazil.kit.clock import Clock
@@ -56,7 +56,7 @@ class RestClient:
         self.properties = properties
         self._http = http
         self._clock = clock
-        self._auth: Auth = auth_of(properties, http, clock=clock, words=self.words, offload=offload)
+        self._auth = self._sign_in(offload)
         self._config: Config | None = None
         self._turn = asyncio.Lock()
 
@@ -91,6 +91,20 @@ class RestClient:
     async def close(self) -> None:
         """Ends the connections."""
         await self._http.close()
+
+    def _sign_in(self, offload: Offload) -> Auth:
+        """What the properties ask for. Raises Refused when it needs a package that is not installed."""
+        given = self.properties
+        inner: Auth = Anonymous()
+        if given.oauth2 is not None:
+            inner = ClientCredentials(self._http, given.oauth2, clock=self._clock, words=self.words, timeout_ms=given.timeout_ms)
+        elif given.token:
+            inner = Bearer(given.token)
+        if given.sigv4 is None:
+            return inner
+        from frazil.catalogs.rest.sigv4 import SigV4  # botocore is an extra
+
+        return SigV4(inner, given.sigv4, offload=offload, words=self.words)
 
     # --- one exchange ------------------------------------------------------------------------------------------------
 

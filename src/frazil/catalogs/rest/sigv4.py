@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+from frazil.kit.errors import Refused, RetryLater
+
 try:
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
@@ -12,15 +14,12 @@ try:
     from botocore.exceptions import BotoCoreError
     from botocore.session import Session
 except ImportError as error:
-    from frazil.kit.errors import Refused as _Refused
-
-    raise _Refused("signing with SigV4 needs botocore: pip install 'frazil[aws]'") from error
+    raise Refused("signing with SigV4 needs botocore: pip install 'frazil[aws]'") from error
 
 from frazil.catalogs.rest.answers import Words
 from frazil.catalogs.rest.auth import Auth
 from frazil.catalogs.rest.http import Request
 from frazil.catalogs.rest.properties import SigV4Properties
-from frazil.kit.errors import Refused, RetryLater
 from frazil.kit.tasks import Offload
 
 _SIGNED = ("content-type", "x-iceberg-access-delegation", "accept")
