@@ -125,6 +125,8 @@ def test_sealed_segments_and_bundles_are_read_from_s3_after_a_cold_start(seaweed
     deployment.start("broker")
     content = check_log(deployment, work)
     assert sorted(number_of(value) for value in content.values.values()) == list(range(500))
+    doctor = frazil(deployment, "doctor").stdout
+    assert "answers in" in doctor and "holds a cluster; bundles are cut every 40 ms, 4 at once" in doctor, doctor
     inside = sorted(path.name for path in deployment.directory.rglob("*") if path.is_file())
     assert {name.partition(".")[0] for name in inside} <= {"metadata", "catalog", "broker", "lock"}, inside
 

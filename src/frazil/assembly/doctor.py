@@ -10,14 +10,19 @@ import tempfile
 
 from frazil import __version__
 from frazil.admin.port import Finding, TableRow
+from frazil.assembly.cloud import cloud_access, flush_policy, in_cloud
 from frazil.assembly.memory import broker_bounds, landing_bounds, sum_of
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stores import addresses_of
 from frazil.assembly.tables import open_tables
 from frazil.assembly.verbs import open_kafka
+from frazil.kit.clock import SystemClock
 from frazil.kit.errors import FrazilError
 from frazil.kit.kernel import KERNEL_VERSION, kernel_trouble
 from frazil.kit.plugins import load_backend
+from frazil.kit.tasks import ThreadOffload
+from frazil.metadata.cluster import MARKER_PREFIX
+from frazil.objects import open_objects
 from frazil.query import Platform
 
 _FREE_BYTES_LOW = 1024**3
@@ -32,6 +37,7 @@ async def examine(settings: FrazilSettings) -> tuple[Finding, ...]:
         _disk(settings),
         *_memory(settings),
         *(Finding(level="ok", about="store", text=text) for text in _addresses(settings)),
+        *await _bucket(settings),
         await _broker(settings),
         *await _tables(settings),
     ]
@@ -79,6 +85,26 @@ def _memory(settings: FrazilSettings) -> list[Finding]:
 def _addresses(settings: FrazilSettings) -> tuple[str, str, str]:
     addresses = addresses_of(settings)
     return f"objects {addresses.objects}", f"metadata {addresses.metadata}", f"catalog {addresses.catalog}"
+
+
+async def _bucket(settings: FrazilSettings) -> list[Finding]:
+    """Does the cloud store answer with these keys? Nothing is written."""
+    if not in_cloud(settings):
+        return []
+    offload, clock = ThreadOffload("frazil-doctor"), SystemClock()
+    try:
+        objects = open_objects(settings.store.objects, offload=offload, clock=clock, access=cloud_access(settings))
+        began_ms = clock.monotonic_ms()
+        markers = [info.key async for info in objects.list(MARKER_PREFIX)]
+        took_ms = clock.monotonic_ms() - began_ms
+    except FrazilError as error:
+        return [Finding(level="problem", about="bucket", text=str(error))]
+    finally:
+        offload.close()
+    policy = flush_policy(settings)
+    owner = "holds a cluster" if markers else "holds no cluster yet"
+    text = f"answers in {took_ms:.0f} ms, {owner}; bundles are cut every {policy.interval_ms} ms, {policy.inflight} at once"
+    return [Finding(level="ok", about="bucket", text=text)]
 
 
 async def _broker(settings: FrazilSettings) -> Finding:
