@@ -24,6 +24,7 @@ BENCHMARKS = {
     "produce": ["benchmarks/bench_produce.py"],
     "fetch": ["benchmarks/bench_fetch.py"],
     "s3model": ["benchmarks/bench_s3model.py"],
+    "rest-commits": ["benchmarks/bench_rest_commits.py"],
     "memory": ["benchmarks/bench_memory.py"],
 }
 
