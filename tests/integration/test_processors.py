@@ -248,3 +248,53 @@ def test_a_missing_segment_is_waited_for_and_said(stage: Stage) -> None:
     time.sleep(1.5)
     assert stop(process) == 0
     assert stage.ids("analytics.streaming_events") == list(range(30))
+
+
+APPLIED = """
+apiVersion: frazil.dev/v1
+kind: Topic
+metadata: {name: orders}
+spec: {partitions: 2}
+---
+apiVersion: frazil.dev/v1
+kind: Catalog
+metadata: {name: warehouse}
+spec:
+  type: unity
+  endpoint: https://workspace.cloud.databricks.com/api/2.1/unity-catalog/iceberg
+  warehouse: main
+  auth: {type: oauth, client_id: "${DATABRICKS_CLIENT_ID}", client_secret: "${DATABRICKS_CLIENT_SECRET}"}
+---
+apiVersion: frazil.dev/v1
+kind: Table
+metadata: {name: shop.orders}
+spec:
+  topics: [orders]
+  catalog: warehouse
+  commitIntervalSeconds: 1
+"""
+
+
+def test_applied_manifests_land_in_a_cluster_with_local_stores(stage: Stage, tmp_path: pathlib.Path) -> None:
+    """Topic, catalog and table by `apply` under a running `frazil dev`; rows in Unity; the verbs find the table there."""
+    data = ["-d", str(tmp_path / "data")]
+    stage.start(*data, "dev", "--port", "0", log="dev")
+    until(lambda: "listens on" in stage.log("dev"))
+    address = ["-b", stage.log("dev").rpartition("listens on ")[2].split()[0]]
+    assert stage.run(*data, *address, "diff", "-f", "-", sent=APPLIED.encode()).returncode == 1
+    done = stage.run(*data, *address, "apply", "-f", "-", sent=APPLIED.encode())
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[-1] for line in done.stdout.decode().splitlines()] == ["RESULT", "created", "created", "created"]
+    assert stage.run(*data, *address, "diff", "-f", "-", sent=APPLIED.encode()).returncode == 0
+    produce_to = [*data, *address, "produce", "orders"]
+    assert stage.run(*produce_to, sent=b"".join(b'{"id": %d}\n' % number for number in range(100))).returncode == 0
+    done = stage.run(*data, *address, "land", "wait", "shop.orders", "--timeout", "30")
+    assert done.returncode == 0, done.stderr.decode() + stage.log("dev")[-2000:]
+    assert stage.ids("shop.orders") == list(range(100))
+    done = stage.run(*data, "sql", "SELECT count(*) AS n, sum(id) AS s FROM shop.orders", "-o", "json")
+    assert done.stdout.split() == b'{"n": 100, "s": 4950}'.split(), done.stderr
+    metadata = (tmp_path / "data" / "metadata.db").read_bytes() + b"".join(
+        p.read_bytes() for p in (tmp_path / "data").glob("metadata.db-*")
+    )
+    assert stage.unity.door.client_secret.encode() not in metadata
+    assert stage.unity.door.client_secret not in stage.log("dev")

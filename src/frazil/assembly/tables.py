@@ -8,13 +8,15 @@ from dataclasses import replace
 
 from frazil.admin.port import NewTable, SnapshotRow, SqlAnswer, TableAdmin, TableDetail, TableRow
 from frazil.assembly.catalogs import storage_options
+from frazil.assembly.namedcatalogs import CatalogBook
 from frazil.assembly.settings import FrazilSettings, LandingSettings
 from frazil.assembly.stores import Stores, open_stores
+from frazil.catalogs.port import Catalog
 from frazil.catalogs.progress import read_progress
 from frazil.catalogs.schema import arrow_schema
 from frazil.kit.errors import FrazilError, Missing, Refused
 from frazil.kit.plugins import load_backend
-from frazil.landing.discover import auto_table, dead_table
+from frazil.landing.discover import DEAD_SUFFIX, auto_table, dead_table
 from frazil.landing.target import check_options
 from frazil.metadata.heartbeats import last_beat_ms
 from frazil.metadata.landedtables import forget_table
@@ -39,14 +41,28 @@ _SILENT_MS = 10_000
 async def open_tables(settings: FrazilSettings) -> AsyncIterator[TableAdmin]:
     """Verbs over the stores of ``settings``. Raises Refused when there is no data directory."""
     async with open_stores(settings, create=False) as stores:
-        yield TableVerbs(stores, settings.landing, storage_options(settings))
+        book = CatalogBook(settings, stores.catalog_deps, stores.catalog)
+        try:
+            yield TableVerbs(stores, settings.landing, storage_options(settings), book)
+        finally:
+            await book.close()
 
 
 class TableVerbs:
     """``admin.port.TableAdmin`` over open stores."""
 
-    def __init__(self, stores: Stores, landing: LandingSettings, storage: Mapping[str, str] | None = None) -> None:
-        """``storage``: how tables' files in the cluster's own object store are reached, for engines beside us."""
+    def __init__(
+        self,
+        stores: Stores,
+        landing: LandingSettings,
+        storage: Mapping[str, str] | None = None,
+        book: CatalogBook | None = None,
+    ) -> None:
+        """``storage``: how tables' files in the cluster's own object store are reached, for engines beside us.
+
+        ``book``: catalogs that manifests name; None: there are none.
+        """
+        self._book = book
         self._stores = stores
         self._landing = landing
         self._storage = storage or {}
@@ -73,9 +89,10 @@ class TableVerbs:
 
     async def describe(self, table: str) -> TableDetail:
         """Schema, snapshots and progress of one table."""
-        loaded = await self._stores.catalog.load(table)
+        catalog = await self._catalog_of(table)
+        loaded = await catalog.load(table)
         schema = arrow_schema(loaded)
-        progress = await read_progress(self._stores.table_objects, loaded)
+        progress = await read_progress(catalog.objects or self._stores.objects, loaded)
         texts = [text.split(" ", 1) for text in describe(schema)]
         return TableDetail(
             table=table,
@@ -125,9 +142,10 @@ class TableVerbs:
                 f"{table} is the table in which its topic lands by itself, so it would go on at once; "
                 f"pause it (`frazil table alter {table} --option paused=true`) or set landing.auto to false"
             )
+        catalog = await self._catalog_of(table) if purge else self._stores.catalog
         await delete_landing(self._stores.metadata, table)
         if purge:
-            await self._stores.catalog.drop(table)
+            await catalog.drop(table)
             await forget_table(self._stores.metadata, table)
 
     async def sql(self, question: str) -> SqlAnswer:
@@ -136,9 +154,24 @@ class TableVerbs:
         answer = await ask(question, platform=platform, locate=self._locate, offload=self._stores.offload)
         return SqlAnswer(columns=answer.columns, rows=answer.rows)
 
+    async def _catalog_of(self, table: str) -> Catalog:
+        """The catalog that the landing into ``table``, or into the table whose dead letters it holds, names; else the cluster's own."""
+        store = self._stores.metadata
+        spec = await get_landing(store, table) or await get_landing(store, table.removesuffix(DEAD_SUFFIX))
+        name = "default" if spec is None else spec.options.get("catalog", "default")
+        if name == "default":
+            return self._stores.catalog
+        catalog = None
+        if self._book is not None:
+            await self._book.refresh(store)
+            catalog = self._book.catalogs.get(name)
+        if catalog is None:
+            raise Refused(f"table {table}: no catalog {name!r} in this cluster; `frazil apply` its kind: Catalog")
+        return catalog
+
     async def _dead_letters(self, table: str) -> int | None:
         try:
-            metadata = (await self._stores.catalog.load(dead_table(table))).metadata
+            metadata = (await (await self._catalog_of(table)).load(dead_table(table))).metadata
         except Missing:
             return 0
         except FrazilError:
@@ -150,10 +183,11 @@ class TableVerbs:
         if "." not in name:
             return None
         try:
-            loaded = await self._stores.catalog.load(name)
+            catalog = await self._catalog_of(name)
+            loaded = await catalog.load(name)
         except Missing:
             return None
-        storage = await self._stores.catalog.reading(loaded) or self._storage
+        storage = await catalog.reading(loaded) or self._storage
         return TableSource(name=name, metadata_location=loaded.metadata_location, location=loaded.location, storage=storage)
 
 
