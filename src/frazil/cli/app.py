@@ -14,6 +14,7 @@ from frazil.cli.dev import dev
 from frazil.cli.doctor import doctor
 from frazil.cli.group import group
 from frazil.cli.land import land
+from frazil.cli.output import FORMATS
 from frazil.cli.produce import produce
 from frazil.cli.restore import restore
 from frazil.cli.session import Session
@@ -25,7 +26,7 @@ from frazil.cli.topic import topic
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="frazil")
 @click.option("-c", "--config", metavar="FILE", help="Settings file (YAML). Default: $FRAZIL_CONFIG.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How data is printed on stdout.")
+@click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="How data is printed on stdout.")
 @click.option("-b", "--bootstrap", metavar="HOST:PORT", default="", help="Broker to ask. Default: from the settings.")
 @click.option("-d", "--data-dir", metavar="DIR", help="Directory of the embedded stores (setting data_dir).")
 @click.option("-s", "--set", "changes", multiple=True, metavar="NAME=VALUE", help="Any setting, e.g. -s landing.commit_interval_ms=1000.")

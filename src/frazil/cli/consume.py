@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
 
 from frazil.admin.port import ConsumePlan, IncomingRecord
-from frazil.cli.output import text_of
+from frazil.cli.output import line_of
 from frazil.cli.session import Session, pass_session, run, say
 
 
@@ -23,7 +22,7 @@ from frazil.cli.session import Session, pass_session, run, say
 def consume(
     session: Session, topic: str, start: str, partitions: tuple[int, ...], records_max: int | None, follow: bool, group: str
 ) -> None:
-    """Print the records of a topic: values as lines, or whole records with -o json."""
+    """Print the records of a topic: values as lines, or whole records with -o json or -o yaml."""
     plan = ConsumePlan(topic=topic, start=start, partitions=partitions, records_max=records_max, follow=follow, group=group)
 
     async def work() -> None:
@@ -47,8 +46,8 @@ def _print(record: IncomingRecord, output: str) -> None:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
-        "key": None if record.key is None else text_of(record.key),
-        "value": None if record.value is None else text_of(record.value),
-        "headers": [[name, None if value is None else text_of(value)] for name, value in record.headers],
+        "key": record.key,
+        "value": record.value,
+        "headers": [list(header) for header in record.headers],
     }
-    sys.stdout.buffer.write(json.dumps(fields, ensure_ascii=False).encode("utf-8") + b"\n")
+    sys.stdout.buffer.write(line_of(fields, output))

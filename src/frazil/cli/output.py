@@ -1,4 +1,4 @@
-"""Rows on stdout: an aligned table for people, JSON lines for programs."""
+"""Rows on stdout: an aligned table for people; JSON lines or YAML for programs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import json
 import math
 import unicodedata
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import click
+import yaml
+
+FORMATS = ("table", "json", "yaml")
+"""What ``--output`` takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +29,15 @@ class Part:
 
 
 def show(columns: Sequence[str], rows: Sequence[Sequence[object]], output: str, *, verbatim: bool = False) -> None:
-    """Prints rows as an aligned table or as one JSON object per line. ``verbatim``: column names are somebody else's, do not touch them."""
+    """Prints rows as an aligned table, as one JSON object per line, or as a YAML list. ``verbatim``: column names are somebody else's,
+    do not touch them.
+    """
     if output == "json":
         for item in _objects(columns, rows, verbatim=verbatim):
             click.echo(json.dumps(item, ensure_ascii=False))
+        return
+    if output == "yaml":
+        click.echo(_yaml(_objects(columns, rows, verbatim=verbatim)), nl=False)
         return
     titles = [_line(name) if verbatim else name.upper() for name in columns]
     cells = [[_text(cell) for cell in row] for row in rows]
@@ -41,8 +50,8 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[object]], output: str, 
 
 
 def show_detail(facts: Sequence[tuple[str, object]], parts: Sequence[Part], output: str) -> None:
-    """Prints one thing and the lists in it: blocks for people, one JSON object for programs."""
-    if output == "json":
+    """Prints one thing and the lists in it: blocks for people, one JSON or YAML object for programs."""
+    if output != "table":
         lists: list[tuple[str, object]] = [(part.name, _objects(part.columns, part.rows, verbatim=False)) for part in parts]
         show_one([*facts, *lists], output)
         return
@@ -53,13 +62,24 @@ def show_detail(facts: Sequence[tuple[str, object]], parts: Sequence[Part], outp
 
 
 def show_one(pairs: Sequence[tuple[str, object]], output: str) -> None:
-    """Prints one thing as ``name  value`` lines or one JSON object."""
-    if output == "json":
-        click.echo(json.dumps({name: plain(value) for name, value in pairs}, ensure_ascii=False))
+    """Prints one thing as ``name  value`` lines, or as one JSON or YAML object."""
+    if output != "table":
+        found = {name: plain(value) for name, value in pairs}
+        click.echo(_yaml(found) if output == "yaml" else json.dumps(found, ensure_ascii=False) + "\n", nl=False)
         return
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
         click.echo(f"{name.ljust(width)}  {_text(value)}")
+
+
+def line_of(item: Mapping[str, object], output: str) -> bytes:
+    """One of many things that come one after the other: a JSON line, or a YAML document."""
+    found = {name: plain(value) for name, value in item.items()}
+    return ("---\n" + _yaml(found) if output == "yaml" else json.dumps(found, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def _yaml(value: object) -> str:
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=False, width=1 << 30)
 
 
 def plain(value: object) -> object:

@@ -53,7 +53,7 @@ def describe(session: Session, name: str) -> None:
             (s.snapshot_id, datetime.datetime.fromtimestamp(s.at_ms / 1000, tz=datetime.UTC), s.operation, s.added_records, s.total_records)
             for s in detail.snapshots
         ]
-        shown = snapshots if session.output == "json" else snapshots[-_SNAPSHOTS_SHOWN:]
+        shown = snapshots if session.output != "table" else snapshots[-_SNAPSHOTS_SHOWN:]
         parts = [
             Part("columns", ("column", "type"), detail.columns),
             Part("progress", ("topic id", "partition", "next offset"), detail.progress),

@@ -39,7 +39,7 @@ def describe(session: Session, name: str) -> None:
         configs = sorted(detail.configs.items())
         rows = [(p.partition, p.start_offset, p.end_offset, p.end_offset - p.start_offset, p.leader) for p in detail.partitions]
         partitions = Part("partitions", ("partition", "start", "end", "records", "leader"), rows)
-        facts += [("configs", dict(configs))] if session.output == "json" else [(name, value or None) for name, value in configs]
+        facts += [("configs", dict(configs))] if session.output != "table" else [(name, value or None) for name, value in configs]
         show_detail(facts, [partitions], session.output)
 
     run(work())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from frazil.cli.output import Part, show, show_detail
 
@@ -65,3 +66,16 @@ def test_lists_in_a_thing_are_objects_for_programs_and_blocks_for_people(capsys:
     first, *rest = shown(capsys)
     assert json.loads(first) == {"group": "g", "offsets": [{"topic": "t", "next_offset": 3}]}
     assert rest == ["group  g", "", "TOPIC  NEXT OFFSET", "t                3"]
+
+
+def test_yaml_says_what_json_says(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [("yes", 1, None, b"\xff", float("nan"), {"k": ["\ud7ff", "\U0010ffff"]}), ("a: b\n- c", 2, True, b"t", -0.5, {})]
+    columns = ("some name", "n", "b", "raw", "f", "d")
+    show(columns, rows, "yaml")
+    as_yaml = yaml.safe_load(capsys.readouterr().out)
+    show(columns, rows, "json")
+    assert as_yaml == [json.loads(line) for line in shown(capsys)]
+    show_detail([("topic", "t")], [Part("partitions", ("p", "end offset"), [(0, 5)])], "yaml")
+    assert yaml.safe_load(capsys.readouterr().out) == {"topic": "t", "partitions": [{"p": 0, "end_offset": 5}]}
+    show(columns, [], "yaml")
+    assert yaml.safe_load(capsys.readouterr().out) == []
