@@ -12,7 +12,7 @@ import pytest
 from frazil.cli import main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "docs/reading-tables.md"]
+PAGES = ["README.md", "docs/reading-tables.md", "docs/manifests.md"]
 
 
 def shown(text: str) -> list[list[str]]:
@@ -30,6 +30,8 @@ def parse(arguments: list[str]) -> str:
     command: click.Command = main
     context = main.make_context("frazil", list(arguments))
     while isinstance(command, click.Group):
+        if command.invoke_without_command and not [*context._protected_args, *context.args]:
+            break
         name, below, rest = command.resolve_command(context, [*context._protected_args, *context.args])
         assert below is not None
         context, command = below.make_context(name, rest, parent=context), below

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 from typing import Any
 
 import jsonschema
@@ -79,6 +80,16 @@ def test_schema_and_reader_say_the_same(kind: str, spec: dict[str, Any]) -> None
         taken = False
     assert validator(schema_file("frazil.dev/v1", kind)).is_valid(document) == taken
     assert validator().is_valid(document) == taken
+
+
+def test_the_manifests_that_pages_show_are_taken() -> None:
+    shown = 0
+    for page in ("docs/manifests.md", "README.md"):
+        for block in re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(), re.S):
+            if "apiVersion:" in block:
+                shown += len(read_manifests(block, page, {}))
+                assert all(validator().is_valid(document) for document in yaml.safe_load_all(block))
+    assert shown >= 3
 
 
 def test_every_kind_has_its_schema_and_its_table_in_the_page() -> None:
