@@ -10,14 +10,18 @@ import tempfile
 
 from frazil import __version__
 from frazil.admin.port import Finding, TableRow
+from frazil.assembly.catalogs import catalog_address, catalog_properties
 from frazil.assembly.cloud import cloud_access, flush_policy, in_cloud
 from frazil.assembly.memory import broker_bounds, landing_bounds, sum_of
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stores import addresses_of
 from frazil.assembly.tables import open_tables
 from frazil.assembly.verbs import open_kafka
+from frazil.catalogs import CatalogDeps, open_catalog
+from frazil.kit.chance import system_chance
 from frazil.kit.clock import SystemClock
 from frazil.kit.errors import FrazilError
+from frazil.kit.faultpoints import FaultPoints
 from frazil.kit.kernel import KERNEL_VERSION, kernel_trouble
 from frazil.kit.plugins import load_backend
 from frazil.kit.tasks import ThreadOffload
@@ -38,6 +42,7 @@ async def examine(settings: FrazilSettings) -> tuple[Finding, ...]:
         *_memory(settings),
         *(Finding(level="ok", about="store", text=text) for text in _addresses(settings)),
         *await _bucket(settings),
+        *await _catalog(settings),
         await _broker(settings),
         *await _tables(settings),
     ]
@@ -105,6 +110,29 @@ async def _bucket(settings: FrazilSettings) -> list[Finding]:
     owner = "holds a cluster" if markers else "holds no cluster yet"
     text = f"answers in {took_ms:.0f} ms, {owner}; bundles are cut every {policy.interval_ms} ms, {policy.inflight} at once"
     return [Finding(level="ok", about="bucket", text=text)]
+
+
+async def _catalog(settings: FrazilSettings) -> list[Finding]:
+    """Does the REST catalog let us in? Nothing is written."""
+    if not catalog_address(settings).startswith("rest"):
+        return []
+    offload, clock, chance = ThreadOffload("frazil-doctor"), SystemClock(), system_chance()
+    try:
+        objects = open_objects("memory:", offload=offload, clock=clock)
+        deps = CatalogDeps(objects=objects, offload=offload, clock=clock, chance=chance, faults=FaultPoints())
+        catalog = open_catalog(catalog_address(settings), deps, catalog_properties(settings))
+        try:
+            began_ms = clock.monotonic_ms()
+            tables = await catalog.list(settings.landing.namespace)
+            took_ms = clock.monotonic_ms() - began_ms
+        finally:
+            await catalog.close()
+    except FrazilError as error:
+        return [Finding(level="problem", about="catalog", text=str(error))]
+    finally:
+        offload.close()
+    text = f"lets us in and answers in {took_ms:.0f} ms; {len(tables)} table(s) in {settings.landing.namespace}"
+    return [Finding(level="ok", about="catalog", text=text)]
 
 
 async def _broker(settings: FrazilSettings) -> Finding:

@@ -29,7 +29,7 @@ class CatalogBook:
 
     def __init__(self, settings: FrazilSettings, deps: CatalogDeps, own: Catalog) -> None:
         self.catalogs: dict[str, Catalog] = {"default": own}
-        self.managed: set[str] = set()
+        self.managed: set[str] = {"default"} if settings.catalog.managed else set()
         self._settings = settings
         self._deps = deps
         self._documents: dict[str, str] = {}

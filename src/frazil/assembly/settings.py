@@ -54,6 +54,7 @@ class CatalogSettings:
     ca_file: str = setting("", "PEM file of the certificate authority of catalog and token endpoint; empty: the system's")
     proxy: str = setting("", "proxy for the catalog, http://host:port; empty: HTTPS_PROXY and NO_PROXY of the environment", secret=True)
     vended: bool = setting(True, "ask the catalog for credentials to the tables' files (vended credentials)")
+    managed: bool = setting(False, "the catalog cares for its tables itself: Frazil neither expires, merges nor deletes there")
     timeout_ms: int = setting(60_000, "deadline of one request to the catalog, sign-in included", least=100)
     s3_endpoint: str = setting("", "object store of the tables' files, where the catalog does not say; empty: the one of the log")
     s3_region: str = setting("", "its region")
