@@ -7,17 +7,20 @@ import sys
 import click
 
 from frazil.admin.port import ConsumePlan, IncomingRecord
+from frazil.cli.completion import group_names, topic_names
 from frazil.cli.output import line_of
 from frazil.cli.session import Session, pass_session, run, say
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("--from", "start", default="earliest", metavar="earliest|latest|OFFSET", show_default=True, help="Where to start.")
 @click.option("-p", "--partition", "partitions", type=int, multiple=True, help="Only these partitions.")
 @click.option("-n", "--max", "records_max", type=click.IntRange(1), help="Stop after so many records.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more at the end of the log.")
-@click.option("-g", "--group", default="", help="Start at this group's committed offsets and commit what was printed.")
+@click.option(
+    "-g", "--group", default="", shell_complete=group_names, help="Start at this group's committed offsets and commit what was printed."
+)
 @pass_session
 def consume(
     session: Session, topic: str, start: str, partitions: tuple[int, ...], records_max: int | None, follow: bool, group: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from frazil.cli.completion import group_names
 from frazil.cli.output import Part, show, show_detail
 from frazil.cli.session import Session, pass_session, run, say
 
@@ -27,7 +28,7 @@ def list_groups(session: Session) -> None:
 
 
 @group.command()
-@click.argument("name")
+@click.argument("name", shell_complete=group_names)
 @pass_session
 def describe(session: Session, name: str) -> None:
     """Members, committed offsets and lag."""
@@ -44,7 +45,7 @@ def describe(session: Session, name: str) -> None:
 
 
 @group.command()
-@click.argument("name")
+@click.argument("name", shell_complete=group_names)
 @pass_session
 def delete(session: Session, name: str) -> None:
     """Delete an empty group and its offsets."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from frazil.cli.completion import table_names
 from frazil.cli.output import show
 from frazil.cli.session import Session, fail, pass_session, run, say
 
@@ -56,7 +57,7 @@ def status(session: Session) -> None:
 
 
 @land.command()
-@click.argument("table")
+@click.argument("table", shell_complete=table_names)
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0), default=60.0, show_default=True, help="Seconds before giving up.")
 @pass_session
 def wait(session: Session, table: str, timeout_s: float) -> None:

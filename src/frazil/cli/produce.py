@@ -8,13 +8,14 @@ import sys
 import click
 
 from frazil.admin.port import OutgoingRecord
+from frazil.cli.completion import topic_names
 from frazil.cli.session import Session, pass_session, run, say
 
 _LINES_AT_ONCE = 5_000
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("-k", "--key-separator", metavar="TEXT", help="Split each line at the first TEXT into key and value.")
 @click.option("-p", "--partition", type=int, default=-1, help="Partition; default: by key, or round robin.")
 @click.option("-z", "--codec", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True)

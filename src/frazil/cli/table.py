@@ -7,6 +7,7 @@ import datetime
 import click
 
 from frazil.admin.port import NewTable
+from frazil.cli.completion import table_names, topic_names
 from frazil.cli.output import Part, show, show_detail
 from frazil.cli.session import Session, fail, pairs, pass_session, run, say
 
@@ -28,19 +29,24 @@ def table() -> None:
 @table.command("list")
 @pass_session
 def list_tables(session: Session) -> None:
-    """Every table that is or should be landed."""
+    """Every table that is or should be landed, and the tables of the records that were refused."""
     from frazil.assembly.tables import open_tables
 
     async def work() -> None:
         async with open_tables(session.settings().settings) as tables:
             rows = await tables.status()
-        show(("table", "topics", "state", "lag"), [(r.table, r.topics, r.state, r.lag_records) for r in rows], session.output)
+        found: list[tuple[str, str, str, int | None]] = []
+        for row in rows:
+            found.append((row.table, row.topics, row.state, row.lag_records))
+            if row.dead_letters:
+                found.append((f"{row.table}_dead", row.topics, "dead letters", None))
+        show(("table", "topics", "state", "lag"), found, session.output)
 
     run(work())
 
 
 @table.command()
-@click.argument("name")
+@click.argument("name", shell_complete=table_names)
 @pass_session
 def describe(session: Session, name: str) -> None:
     """Columns, snapshots and progress of one table."""
@@ -66,7 +72,9 @@ def describe(session: Session, name: str) -> None:
 
 @table.command()
 @click.argument("name")
-@click.option("-t", "--topic", "topics", multiple=True, required=True, help="Topic to land; may be given again.")
+@click.option(
+    "-t", "--topic", "topics", multiple=True, required=True, shell_complete=topic_names, help="Topic to land; may be given again."
+)
 @click.option("--value", type=click.Choice(["json", "raw"]), default="json", show_default=True, help="What record values are.")
 @click.option("--column", "columns", multiple=True, metavar="DDL", help="Declared column, e.g. 'price decimal(10,2)'; none: inferred.")
 @click.option("--no-metadata-columns", is_flag=True, help="Leave out _topic, _kafka_partition, _offset, _timestamp, _key and _headers.")
@@ -108,7 +116,7 @@ def create(
 
 
 @table.command()
-@click.argument("name")
+@click.argument("name", shell_complete=table_names)
 @_options
 @click.option("--commit-interval-ms", type=click.IntRange(1_000), help="Time between two commits of this table.")
 @pass_session
@@ -128,7 +136,7 @@ def alter(session: Session, name: str, options: tuple[str, ...], commit_interval
 
 
 @table.command()
-@click.argument("name")
+@click.argument("name", shell_complete=table_names)
 @click.option("--purge", is_flag=True, help="Drop the table from the catalog too; its files stay until you delete them.")
 @pass_session
 def drop(session: Session, name: str, purge: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from frazil.cli.completion import topic_names
 from frazil.cli.output import Part, show, show_detail
 from frazil.cli.session import Session, fail, pairs, pass_session, run, say
 
@@ -27,7 +28,7 @@ def list_topics(session: Session) -> None:
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @pass_session
 def describe(session: Session, name: str) -> None:
     """Partitions, offsets and settings of one topic."""
@@ -63,7 +64,7 @@ def create(session: Session, name: str, partitions: int, settings: tuple[str, ..
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Setting to change; NAME= sets it back to its default.")
 @click.option("-p", "--partitions", type=click.IntRange(1), help="New total number of partitions.")
 @pass_session
@@ -84,7 +85,7 @@ def alter(session: Session, name: str, settings: tuple[str, ...], partitions: in
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_session
 def delete(session: Session, name: str, yes: bool) -> None:

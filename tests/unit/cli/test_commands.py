@@ -168,3 +168,11 @@ def test_every_command_has_a_help_text(rig: Rig) -> None:
         assert done.exit_code == 0
         assert command.help
         assert " ".join(command.help.splitlines()[0].split()) in " ".join(done.stdout.split())
+
+
+def test_table_list_shows_where_refused_records_are(rig: Rig) -> None:
+    rig.tables.rows = [table_row("lake.a", "a", dead_letters=2), table_row("lake.b", "b", dead_letters=None), table_row("lake.c", "c")]
+    found = [json.loads(line) for line in rig.run("-o", "json", "table", "list").stdout.splitlines()]
+    assert [(row["table"], row["state"]) for row in found] == [
+        ("lake.a", "idle"), ("lake.a_dead", "dead letters"), ("lake.b", "idle"), ("lake.c", "idle"),
+    ]  # fmt: skip
