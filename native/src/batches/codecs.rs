@@ -42,10 +42,7 @@ impl Codecs {
 
     /// More room behind `made` bytes, or why there is none.
     fn grow(&mut self, made: usize, bytes_max: usize) -> Result<(), String> {
-        if made > bytes_max {
-            return Err(format!("the data is larger than {bytes_max} bytes"));
-        }
-        if made == self.out.len() {
+        if fits(made, bytes_max)? == self.out.len() {
             let room = (made * 2).max(FIRST_GUESS_BYTES).min(bytes_max + 1);
             self.out.resize(room, 0);
         }
@@ -81,12 +78,12 @@ impl Codecs {
             self.grow(made, bytes_max)?;
             let mut sink = zstd_safe::OutBuffer::around_pos(&mut self.out[..], made);
             let before = (source.pos, made);
-            let left = context.decompress_stream(&mut sink, &mut source).map_err(|code| {
-                format!("zstd data is damaged: {}", zstd_safe::get_error_name(code))
-            })?;
+            let left = context
+                .decompress_stream(&mut sink, &mut source)
+                .map_err(|code| format!("zstd data is damaged: {}", zstd_safe::get_error_name(code)))?;
             made = sink.pos();
             if left == 0 && source.pos == data.len() {
-                return if made > bytes_max { self.grow(made, bytes_max).map(|()| made) } else { Ok(made) };
+                return fits(made, bytes_max);
             }
             if (source.pos, made) == before && made < self.out.len() {
                 return Err("zstd data ends inside a frame".to_owned());
@@ -110,7 +107,7 @@ impl Codecs {
             used += taken;
             made += given;
             if left == 0 && used == data.len() {
-                break if made > bytes_max { self.grow(made, bytes_max).map(|()| made) } else { Ok(made) };
+                break fits(made, bytes_max);
             }
             if taken == 0 && given == 0 && made < self.out.len() {
                 break Err("lz4 data ends inside a frame".to_owned());
@@ -132,7 +129,11 @@ impl Codecs {
             }
             let block = data[position..].split_first_chunk::<4>().and_then(|(length, rest)| {
                 let length = u32::from_be_bytes(*length) as usize;
-                if length == 0 { None } else { rest.get(..length) }
+                if length == 0 {
+                    None
+                } else {
+                    rest.get(..length)
+                }
             });
             let Some(block) = block else {
                 return Err(format!("snappy block at byte {position} does not fit {} bytes of data", data.len()));
@@ -163,6 +164,14 @@ impl Codecs {
         }
         Ok(end)
     }
+}
+
+/// `made`, unless it is above the limit.
+fn fits(made: usize, bytes_max: usize) -> Result<usize, String> {
+    if made > bytes_max {
+        return Err(format!("the data is larger than {bytes_max} bytes"));
+    }
+    Ok(made)
 }
 
 /// A context of the LZ4 frame library; it keeps its block buffers from frame to frame.

@@ -59,9 +59,7 @@ impl Frame {
         let last = i32::from_be_bytes(bytes(head, 23));
         let fits = length >= HEADER_BYTES as i64 && length as u64 <= left as u64;
         if !fits || last < 0 || base_offset < 0 || base_offset > i64::MAX - i64::from(last) {
-            return Err(format!(
-                "a batch of {length} bytes (of {left}), base offset {base_offset}, last offset delta {last} cannot be"
-            ));
+            return Err(format!("a batch of {length} bytes (of {left}), base offset {base_offset}, last offset delta {last} cannot be"));
         }
         if (base_offset as u64) < expected {
             return Err(format!("base offset {base_offset} is below {expected}; was the run patched?"));

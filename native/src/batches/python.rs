@@ -12,7 +12,10 @@ use crate::border::ArrowBatch;
 /// Bytes of one table and of one batch: both together stay below what 32-bit offsets of Arrow reach.
 const BYTES_MAX: usize = 1 << 30;
 
+/// First offset, last offset, code, why, position, length.
 type FaultTuple = (i64, i64, &'static str, String, usize, usize);
+/// Bytes used, the offset after them, faults, why it stopped.
+type Added = (usize, Option<u64>, Vec<FaultTuple>, Option<String>);
 
 /// Collects the records of runs; `frazil.records.tables` documents the contract.
 #[pyclass(module = "frazil_native")]
@@ -34,15 +37,9 @@ impl Scanner {
         Ok(Self { columns: Columns::new(), codecs: Codecs::default(), limits })
     }
 
-    /// Adds a run: (bytes used, offset after them or None, faults as (first, last, code, why, position, length), why it stopped).
+    /// Adds a run, without the interpreter's lock.
     #[pyo3(signature = (run, *, first_offset, stop_at_damage))]
-    fn add(
-        &mut self,
-        py: Python<'_>,
-        run: &Bound<'_, PyAny>,
-        first_offset: i64,
-        stop_at_damage: bool,
-    ) -> PyResult<(usize, Option<u64>, Vec<FaultTuple>, Option<String>)> {
+    fn add(&mut self, py: Python<'_>, run: &Bound<'_, PyAny>, first_offset: i64, stop_at_damage: bool) -> PyResult<Added> {
         self.limits.stop_at_damage = stop_at_damage;
         let walked = if let Ok(bytes) = run.downcast::<PyBytes>() {
             let bytes = bytes.as_bytes();
@@ -65,9 +62,10 @@ impl Scanner {
                 py.allow_threads(|| self.walk(&bytes, first_offset))
             }
         };
-        let faults = walked.faults.into_iter().map(|fault| {
-            (fault.first_offset, fault.last_offset, fault.code, fault.why, fault.position, fault.length)
-        });
+        let faults = walked
+            .faults
+            .into_iter()
+            .map(|fault| (fault.first_offset, fault.last_offset, fault.code, fault.why, fault.position, fault.length));
         Ok((walked.position, walked.next_offset, faults.collect(), walked.stopped))
     }
 

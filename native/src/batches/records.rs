@@ -178,7 +178,8 @@ fn read_headers(cursor: &mut Cursor, headers_left: &mut usize, wanted: bool, col
     if count < 0 {
         return Err(Bad::Malformed("the header count is negative"));
     }
-    *headers_left = usize::try_from(count).ok().and_then(|count| headers_left.checked_sub(count)).ok_or(Bad::Malformed("too many headers"))?;
+    *headers_left =
+        usize::try_from(count).ok().and_then(|count| headers_left.checked_sub(count)).ok_or(Bad::Malformed("too many headers"))?;
     for _ in 0..count {
         let key = cursor.blob()?.ok_or(Bad::Malformed("a header key is null"))?;
         std::str::from_utf8(key).map_err(|_| Bad::Malformed("a header key is not UTF-8"))?;
