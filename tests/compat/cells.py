@@ -53,10 +53,10 @@ class Cell:
         return asdict(self)
 
 
-def make_topic(place: Place, topic: str) -> None:
-    """Four partitions, by librdkafka's admin client."""
+def make_topic(place: Place, topic: str, *, partitions: int = PARTITIONS) -> None:
+    """By librdkafka's admin client."""
     admin = AdminClient({"bootstrap.servers": place.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
 
 
 def reference(place: Place, codec: str, *, records: int, known: set[str], folder: pathlib.Path) -> str:
@@ -144,7 +144,8 @@ def committed(place: Place, topic: str, group: str) -> dict[int, int]:
     """The offsets of the group, asked by librdkafka."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": place.bootstrap, "group.id": group, "log_level": 0})
     try:
-        found = consumer.committed([confluent_kafka.TopicPartition(topic, p) for p in range(PARTITIONS)], timeout=20)
+        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        found = consumer.committed([confluent_kafka.TopicPartition(topic, p) for p in partitions], timeout=20)
     finally:
         consumer.close()
     return {one.partition: one.offset for one in found if one.offset > 0}

@@ -28,7 +28,7 @@ def missing(client: flow.Client) -> str:
         return "kcat is not installed"
     try:
         if client is java.CLIENT:
-            java.class_path()
+            builds.java()
     except builds.CannotBuild as error:
         return str(error)
     return ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pathlib
 import queue
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,7 +14,7 @@ from typing import Any
 
 from tests.compat import builds
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+HERE = pathlib.Path(__file__).resolve().parent
 
 
 def _python(name: str) -> Callable[[], list[str]]:
@@ -28,7 +27,7 @@ def _kcat() -> list[str]:
 
 
 def _js() -> list[str]:
-    return [shutil.which("node") or "node", str(builds.js() / "program.js")]
+    return ["env", f"NODE_PATH={builds.js()}", "node", str(HERE / "js" / "program.js")]
 
 
 def _java() -> list[str]:
@@ -87,7 +86,7 @@ class Program:
     def __post_init__(self) -> None:
         with (self.directory / f"{self.slug}.stderr").open("ab") as errors:
             self._process = subprocess.Popen(
-                self.row.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, bufsize=1, cwd=ROOT
+                self.row.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, bufsize=1, cwd=HERE.parents[1]
             )
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -116,16 +115,16 @@ class Program:
     def slug(self) -> str:
         return self.row.name.lower().replace(" ", "-")
 
-    def ask(self, verb: str, *, seconds: float = 150.0, **words: object) -> dict[str, Any]:
+    def ask(self, verb: str, *, patience: float = 150.0, **words: object) -> dict[str, Any]:
         """The program's answer. Raises Failed: it said no, ended, or took too long."""
         assert self._process.stdin is not None
         given = {"name": self.slug, "idempotent": int(self.row.idempotent), **words}
         self._process.stdin.write(" ".join([verb, *(f"{name}={value}" for name, value in given.items())]) + "\n")
         try:
-            line = self._answers.get(timeout=seconds)
+            line = self._answers.get(timeout=patience)
         except queue.Empty:
             self._process.kill()
-            raise Failed(f"{self.row.name}: no answer to {verb} in {seconds:.0f} s") from None
+            raise Failed(f"{self.row.name}: no answer to {verb} in {patience:.0f} s") from None
         if not line:
             raise Failed(f"{self.row.name}: ended during {verb}: {self.errors()[-1500:]}")
         answer = json.loads(line)

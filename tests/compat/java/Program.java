@@ -11,6 +11,7 @@ import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
@@ -42,6 +43,7 @@ public class Program {
             case "hello" -> Map.of("client", "kafka-clients " + version(), "library", "Java " + System.getProperty("java.version"));
             case "produce" -> produce(request);
             case "consume" -> consume(request);
+            case "member" -> member(request);
             case "admin" -> admin(request);
             case "transaction" -> transaction(request);
             default -> throw new IllegalArgumentException(words[0]);
@@ -145,6 +147,33 @@ public class Program {
         return Map.of("partitions", partitions);
     }
 
+    static Object member(Map<String, String> request) {
+        var given = settings(request, "group.id", request.get("group"), "enable.auto.commit", false, "auto.offset.reset", "earliest",
+            "heartbeat.interval.ms", 500, "max.poll.records", 100);
+        List<List<Integer>> shares = new ArrayList<>();
+        Map<String, List<List<Long>>> reads = new TreeMap<>();
+        long end = System.currentTimeMillis() + (long) (1000 * Double.parseDouble(request.get("lasting")));
+        try (var consumer = new KafkaConsumer<byte[], byte[]>(given, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            consumer.subscribe(List.of(request.get("topic")));
+            while (System.currentTimeMillis() < end) {
+                for (var record : consumer.poll(Duration.ofMillis(100))) {
+                    var ranges = reads.computeIfAbsent(Integer.toString(record.partition()), any -> new ArrayList<>());
+                    long next = record.offset() + 1;
+                    if (!ranges.isEmpty() && ranges.get(ranges.size() - 1).get(1) == record.offset()) ranges.get(ranges.size() - 1).set(1, next);
+                    else ranges.add(new ArrayList<>(List.of(record.offset(), next)));
+                }
+                List<Integer> share = consumer.assignment().stream().map(TopicPartition::partition).sorted().toList();
+                if (shares.isEmpty() || !shares.get(shares.size() - 1).equals(share)) shares.add(share);
+                try {
+                    consumer.commitSync();
+                } catch (CommitFailedException | RebalanceInProgressException error) {
+                    System.err.println("read again by whoever has the partition next: " + error.getMessage());
+                }
+            }
+        }
+        return Map.of("shares", shares, "reads", reads);
+    }
+
     static Object transaction(Map<String, String> request) {
         long began = System.currentTimeMillis();
         Throwable error = null;
@@ -185,12 +214,13 @@ public class Program {
             seen.put("altered", admin.describeConfigs(List.of(resource)).all().get().get(resource).get("retention.ms").value());
             admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(5))).all().get();
             seen.put("grown", admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size());
+            long first = System.currentTimeMillis() - 60_000;
             try (var producer = new KafkaProducer<byte[], byte[]>(settings(request), new ByteArraySerializer(), new ByteArraySerializer())) {
-                for (int i = 0; i < 10; i++) producer.send(new ProducerRecord<>(topic, 0, 1_000_000L + 1000 * i, null, ascii("v" + i)));
+                for (int i = 0; i < 10; i++) producer.send(new ProducerRecord<>(topic, 0, first + 1000 * i, null, ascii("v" + i)));
             }
             seen.put("earliest", admin.listOffsets(Map.of(place, OffsetSpec.earliest())).partitionResult(place).get().offset());
             seen.put("latest", admin.listOffsets(Map.of(place, OffsetSpec.latest())).partitionResult(place).get().offset());
-            seen.put("at time", admin.listOffsets(Map.of(place, OffsetSpec.forTimestamp(1_003_500L))).partitionResult(place).get().offset());
+            seen.put("at time", admin.listOffsets(Map.of(place, OffsetSpec.forTimestamp(first + 3500))).partitionResult(place).get().offset());
             seen.put("newest time", admin.listOffsets(Map.of(place, OffsetSpec.maxTimestamp())).partitionResult(place).get().offset());
             consume(Map.of("bootstrap", request.get("bootstrap"), "topic", topic, "group", group, "enough", "10"));
             seen.put("group listed", admin.listGroups().all().get().stream().anyMatch(found -> found.groupId().equals(group)));

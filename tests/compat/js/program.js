@@ -107,6 +107,28 @@ async function consume(request) {
   return { partitions };
 }
 
+async function member(request) {
+  const consumer = client(request).consumer({ groupId: request.group, heartbeatInterval: 500, maxWaitTimeInMs: 500 });
+  const shares = [];
+  const reads = {};
+  await consumer.connect();
+  try {
+    await consumer.subscribe({ topic: request.topic, fromBeginning: true });
+    consumer.on(consumer.events.GROUP_JOIN, (event) => shares.push([...(event.payload.memberAssignment[request.topic] || [])].sort()));
+    const eachMessage = async ({ partition, message }) => {
+      const offset = Number(message.offset);
+      const ranges = (reads[partition] = reads[partition] || []);
+      if (ranges.length && ranges[ranges.length - 1][1] === offset) ranges[ranges.length - 1][1] = offset + 1;
+      else ranges.push([offset, offset + 1]);
+    };
+    await consumer.run({ autoCommitInterval: 200, eachMessage });
+    await new Promise((resolve) => setTimeout(resolve, 1000 * Number(request.lasting)));
+  } finally {
+    await consumer.disconnect();
+  }
+  return { shares, reads };
+}
+
 async function transaction(request) {
   const producer = client(request).producer({ transactionalId: request.topic, maxInFlightRequests: 1, idempotent: true });
   const began = Date.now();
@@ -154,13 +176,14 @@ async function admin(request) {
     await face.createPartitions({ topicPartitions: [{ topic, count: 5 }] });
     seen.grown = await partitions();
     const producer = kafka.producer();
+    const first = Date.now() - 60_000;
     await producer.connect();
-    const messages = [...Array(10).keys()].map((n) => ({ partition: 0, value: `v${n}`, timestamp: String(1_000_000 + 1000 * n) }));
+    const messages = [...Array(10).keys()].map((n) => ({ partition: 0, value: `v${n}`, timestamp: String(first + 1000 * n) }));
     await producer.send({ topic, messages });
     await producer.disconnect();
     seen.earliest = Number((await ends()).low);
     seen.latest = Number((await ends()).high);
-    seen['at time'] = Number((await face.fetchTopicOffsetsByTimestamp(topic, 1_003_500)).find((p) => p.partition === 0).offset);
+    seen['at time'] = Number((await face.fetchTopicOffsetsByTimestamp(topic, first + 3500)).find((p) => p.partition === 0).offset);
     await consume({ bootstrap: request.bootstrap, topic, group: groupId, enough: '10' });
     seen['group listed'] = (await face.listGroups()).groups.some((found) => found.groupId === groupId);
     seen['group state'] = (await face.describeGroups([groupId])).groups[0].state;
@@ -179,7 +202,7 @@ async function admin(request) {
   return seen;
 }
 
-const verbs = { hello, produce, consume, transaction, admin };
+const verbs = { hello, produce, consume, member, transaction, admin };
 
 async function main() {
   for await (const line of readline.createInterface({ input: process.stdin })) {

@@ -7,6 +7,8 @@ import time
 from typing import Any
 
 import aiokafka
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from tests.compat.programs import harness
 
 
@@ -58,6 +60,33 @@ async def consume(request: dict[str, str]) -> dict[str, Any]:
     return reading.answer()
 
 
+async def member(request: dict[str, str]) -> dict[str, Any]:
+    assignors = (RangePartitionAssignor,) if request.get("assignor") == "range" else (RoundRobinPartitionAssignor,)
+    consumer = aiokafka.AIOKafkaConsumer(
+        request["topic"],
+        bootstrap_servers=request["bootstrap"],
+        group_id=request["group"],
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        heartbeat_interval_ms=500,
+        partition_assignment_strategy=assignors,
+    )
+    await consumer.start()
+    seen = harness.Membership(float(request["lasting"]))
+    while seen.more:
+        for records in (await consumer.getmany(timeout_ms=100, max_records=100)).values():
+            for r in records:
+                seen.read(r.partition, r.offset)
+        seen.share(place.partition for place in consumer.assignment())
+        if consumer.assignment():
+            try:
+                await consumer.commit()
+            except aiokafka.errors.CommitFailedError:
+                continue  # a new generation: whoever has the partition next reads them again
+    await consumer.stop()
+    return seen.answer()
+
+
 async def transaction(request: dict[str, str]) -> dict[str, Any]:
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=request["bootstrap"], transactional_id=request["topic"])
     began = time.monotonic()
@@ -78,4 +107,5 @@ def plain(verb: Any) -> harness.Verb:
 
 
 if __name__ == "__main__":
-    harness.loop({"hello": hello, "produce": plain(produce), "consume": plain(consume), "transaction": plain(transaction)})
+    verbs = {"produce": produce, "consume": consume, "member": member, "transaction": transaction}
+    harness.loop({"hello": hello, **{name: plain(verb) for name, verb in verbs.items()}})

@@ -75,6 +75,34 @@ class Reading:
         return {"partitions": {str(p): [first, end, count, digest.hexdigest()] for p, (first, end, count, digest) in self._lanes.items()}}
 
 
+class Membership:
+    """What a member of a group has seen until its time is over: its shares in turn, and the offsets it has read per partition."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+        self._shares: list[list[int]] = []
+        self._reads: dict[int, list[list[int]]] = {}
+
+    @property
+    def more(self) -> bool:
+        return time.monotonic() < self._end
+
+    def share(self, partitions: Iterable[int]) -> None:
+        now = sorted(partitions)
+        if not self._shares or self._shares[-1] != now:
+            self._shares.append(now)
+
+    def read(self, partition: int, offset: int) -> None:
+        ranges = self._reads.setdefault(partition, [])
+        if ranges and ranges[-1][1] == offset:
+            ranges[-1][1] = offset + 1
+        else:
+            ranges.append([offset, offset + 1])
+
+    def answer(self) -> dict[str, Any]:
+        return {"shares": self._shares, "reads": {str(p): ranges for p, ranges in self._reads.items()}}
+
+
 def loop(verbs: dict[str, Verb]) -> None:
     for line in sys.stdin:
         verb, *parts = line.split()

@@ -12,7 +12,7 @@ from tests.compat.programs import harness
 with warnings.catch_warnings():  # its import uses importlib.resources.read_text, deprecated in Python 3.11
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-    from kafka.errors import KafkaError
+    from kafka.errors import CommitFailedError, KafkaError, RebalanceInProgressError
     from kafka.structs import OffsetAndMetadata
 
 
@@ -60,6 +60,30 @@ def consume(request: dict[str, str]) -> dict[str, Any]:
     return reading.answer()
 
 
+def member(request: dict[str, str]) -> dict[str, Any]:
+    consumer = KafkaConsumer(
+        request["topic"],
+        bootstrap_servers=request["bootstrap"],
+        group_id=request["group"],
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        heartbeat_interval_ms=500,
+    )
+    seen = harness.Membership(float(request["lasting"]))
+    while seen.more:
+        for records in consumer.poll(timeout_ms=100, max_records=100).values():
+            for r in records:
+                seen.read(r.partition, r.offset)
+        seen.share(place.partition for place in consumer.assignment())
+        if consumer.assignment():
+            try:
+                consumer.commit()
+            except (CommitFailedError, RebalanceInProgressError):
+                continue  # a new generation: whoever has the partition next reads them again
+    consumer.close(autocommit=False)
+    return seen.answer()
+
+
 def transaction(request: dict[str, str]) -> dict[str, Any]:
     producer = KafkaProducer(bootstrap_servers=request["bootstrap"], transactional_id=request["topic"])
     began = time.monotonic()
@@ -77,4 +101,4 @@ def transaction(request: dict[str, str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    harness.loop({"hello": hello, "produce": produce, "consume": consume, "transaction": transaction})
+    harness.loop({"hello": hello, "produce": produce, "consume": consume, "member": member, "transaction": transaction})

@@ -70,6 +70,44 @@ def consume(request: dict[str, str]) -> dict[str, Any]:
     return reading.answer()
 
 
+def member(request: dict[str, str]) -> dict[str, Any]:
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": request["bootstrap"],
+            "group.id": request["group"],
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "heartbeat.interval.ms": 500,
+            **QUIET,
+        }
+    )
+    seen = harness.Membership(float(request["lasting"]))
+    ends: dict[int, int] = {}
+
+    def commit() -> None:
+        try:
+            consumer.commit(offsets=[TopicPartition(request["topic"], p, at) for p, at in ends.items()], asynchronous=False)
+        except confluent_kafka.KafkaException:
+            pass  # a new generation: whoever has the partition next reads them again
+
+    def revoked(_: confluent_kafka.Consumer, __: list[TopicPartition]) -> None:
+        if ends:
+            commit()
+        ends.clear()
+
+    consumer.subscribe([request["topic"]], on_revoke=revoked)
+    while seen.more:
+        for m in consumer.consume(100, timeout=0.1):
+            assert m.error() is None, m.error()
+            seen.read(m.partition(), m.offset())
+            ends[m.partition()] = m.offset() + 1
+        seen.share(place.partition for place in consumer.assignment())
+        if ends:
+            commit()
+    consumer.close()
+    return seen.answer()
+
+
 def transaction(request: dict[str, str]) -> dict[str, Any]:
     """With librdkafka's own patience: init_transactions without a time limit of ours."""
     producer = confluent_kafka.Producer({"bootstrap.servers": request["bootstrap"], "transactional.id": request["topic"], **QUIET})
@@ -86,4 +124,4 @@ def transaction(request: dict[str, str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    harness.loop({"hello": hello, "produce": produce, "consume": consume, "transaction": transaction})
+    harness.loop({"hello": hello, "produce": produce, "consume": consume, "member": member, "transaction": transaction})

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -87,6 +90,48 @@ func consume(r wire.Request) (any, error) {
 		return nil, err
 	}
 	return reading.Answer(), client.LeaveGroupContext(ctx)
+}
+
+func member(r wire.Request) (any, error) {
+	seen := wire.NewMembership()
+	mine := map[int32]bool{}
+	change := func(lost bool) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, changed map[string][]int32) {
+			for _, partition := range changed[r["topic"]] {
+				if lost {
+					delete(mine, partition)
+				} else {
+					mine[partition] = true
+				}
+			}
+			seen.Share(slices.Collect(maps.Keys(mine)))
+		}
+	}
+	options := []kgo.Opt{
+		kgo.SeedBrokers(r["bootstrap"]), kgo.ConsumerGroup(r["group"]), kgo.ConsumeTopics(r["topic"]), kgo.DisableAutoCommit(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(500 * time.Millisecond), kgo.HeartbeatInterval(500 * time.Millisecond),
+		kgo.BlockRebalanceOnPoll(), kgo.OnPartitionsAssigned(change(false)), kgo.OnPartitionsRevoked(change(true)), kgo.OnPartitionsLost(change(true)),
+	}
+	if r["assignor"] == "range" {
+		options = append(options, kgo.Balancers(kgo.RangeBalancer()))
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Number("lasting"))*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		for _, record := range client.PollRecords(ctx, 100).Records() {
+			seen.Read(record.Partition, record.Offset)
+		}
+		if err := client.CommitUncommittedOffsets(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, "read again by whoever has the partition next:", err)
+		}
+		client.AllowRebalance()
+	}
+	client.CloseAllowingRebalance()
+	return seen, nil
 }
 
 func transaction(r wire.Request) (any, error) {
@@ -177,13 +222,14 @@ func admin(r wire.Request) (any, error) {
 	grown, err := face.UpdatePartitions(ctx, 5, topic)
 	keep(errors.Join(err, grown[topic].Err))
 	seen["grown"] = partitions()
+	first := time.Now().Add(-time.Minute)
 	for n := range 10 {
-		record := &kgo.Record{Topic: topic, Partition: 0, Timestamp: time.UnixMilli(int64(1_000_000 + 1000*n)), Value: []byte("v" + strconv.Itoa(n))}
+		record := &kgo.Record{Topic: topic, Partition: 0, Timestamp: first.Add(time.Duration(n) * time.Second), Value: []byte("v" + strconv.Itoa(n))}
 		keep(client.ProduceSync(ctx, record).FirstErr())
 	}
 	seen["earliest"] = listed(face.ListStartOffsets(ctx, topic))
 	seen["latest"] = listed(face.ListEndOffsets(ctx, topic))
-	seen["at time"] = listed(face.ListOffsetsAfterMilli(ctx, 1_003_500, topic))
+	seen["at time"] = listed(face.ListOffsetsAfterMilli(ctx, first.UnixMilli()+3500, topic))
 	seen["newest time"] = listed(face.ListMaxTimestampOffsets(ctx, topic))
 	_, err = consume(wire.Request{"bootstrap": r["bootstrap"], "topic": topic, "group": group, "enough": "10"})
 	keep(err)
@@ -213,5 +259,5 @@ func admin(r wire.Request) (any, error) {
 }
 
 func main() {
-	wire.Loop(map[string]wire.Verb{"hello": hello, "produce": produce, "consume": consume, "transaction": transaction, "admin": admin})
+	wire.Loop(map[string]wire.Verb{"hello": hello, "produce": produce, "consume": consume, "member": member, "transaction": transaction, "admin": admin})
 }

@@ -128,6 +128,51 @@ func consume(r wire.Request) (any, error) {
 	return session.reading.Answer(), group.Close()
 }
 
+type membership struct {
+	topic string
+	seen  *wire.Membership
+}
+
+func (m *membership) Setup(group sarama.ConsumerGroupSession) error {
+	m.seen.Share(group.Claims()[m.topic])
+	return nil
+}
+func (m *membership) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+
+func (m *membership) ConsumeClaim(group sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for {
+		select {
+		case <-group.Context().Done():
+			return nil
+		case message, more := <-claim.Messages():
+			if !more {
+				return nil
+			}
+			m.seen.Read(message.Partition, message.Offset)
+			group.MarkMessage(message, "")
+		}
+	}
+}
+
+func member(r wire.Request) (any, error) {
+	config := sarama.NewConfig()
+	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Consumer.Group.Heartbeat.Interval = 500 * time.Millisecond
+	group, err := sarama.NewConsumerGroup([]string{r["bootstrap"]}, r["group"], config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Number("lasting"))*time.Second)
+	defer cancel()
+	seen := wire.NewMembership()
+	for ctx.Err() == nil {
+		if err := group.Consume(ctx, []string{r["topic"]}, &membership{r["topic"], seen}); err != nil && ctx.Err() == nil {
+			return nil, err
+		}
+	}
+	return seen, group.Close()
+}
+
 func transaction(r wire.Request) (any, error) {
 	began := time.Now()
 	config := sarama.NewConfig()
@@ -219,12 +264,13 @@ func admin(r wire.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	first := time.Now().Add(-time.Minute)
 	for n := range 10 {
-		at := time.UnixMilli(int64(1_000_000 + 1000*n))
+		at := first.Add(time.Duration(n) * time.Second)
 		_, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: topic, Partition: 0, Timestamp: at, Value: sarama.StringEncoder("v" + strconv.Itoa(n))})
 		keep(err)
 	}
-	seen["earliest"], seen["latest"], seen["at time"] = offset(sarama.OffsetOldest), offset(sarama.OffsetNewest), offset(1_003_500)
+	seen["earliest"], seen["latest"], seen["at time"] = offset(sarama.OffsetOldest), offset(sarama.OffsetNewest), offset(first.UnixMilli()+3500)
 	_, err = consume(wire.Request{"bootstrap": r["bootstrap"], "topic": topic, "group": group, "enough": "10"})
 	keep(err)
 	seen["group listed"] = grouped()
@@ -250,5 +296,5 @@ func admin(r wire.Request) (any, error) {
 }
 
 func main() {
-	wire.Loop(map[string]wire.Verb{"hello": hello, "produce": produce, "consume": consume, "transaction": transaction, "admin": admin})
+	wire.Loop(map[string]wire.Verb{"hello": hello, "produce": produce, "consume": consume, "member": member, "transaction": transaction, "admin": admin})
 }

@@ -11,8 +11,10 @@ import (
 	"hash"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -146,6 +148,40 @@ func (r *Reading) Answer() any {
 		partitions[key] = []any{found.first, found.next, found.count, hex.EncodeToString(found.digest.Sum(nil))}
 	}
 	return map[string]any{"partitions": partitions}
+}
+
+// Membership is what a member of a group has seen: its shares in turn, and the offsets it has read per partition.
+type Membership struct {
+	lock   sync.Mutex
+	Shares [][]int32            `json:"shares"`
+	Reads  map[string][][]int64 `json:"reads"`
+}
+
+// NewMembership is empty.
+func NewMembership() *Membership {
+	return &Membership{Shares: [][]int32{}, Reads: map[string][][]int64{}}
+}
+
+// Share takes note of the partitions that are the member's now.
+func (m *Membership) Share(partitions []int32) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	now := append([]int32{}, partitions...)
+	slices.Sort(now)
+	m.Shares = append(m.Shares, now)
+}
+
+// Read takes note of one record.
+func (m *Membership) Read(partition int32, offset int64) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	key := strconv.Itoa(int(partition))
+	ranges := m.Reads[key]
+	if n := len(ranges); n > 0 && ranges[n-1][1] == offset {
+		ranges[n-1][1] = offset + 1
+	} else {
+		m.Reads[key] = append(ranges, []int64{offset, offset + 1})
+	}
 }
 
 // Refused is the JSON of the transaction verb.
