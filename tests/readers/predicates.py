@@ -179,6 +179,8 @@ def expression(tree: Tree, *, strict: bool = False) -> ice.BooleanExpression | N
         return None  # "Cannot explicitly project List or Map types", also for IS NULL
     if isinstance(tree.leaf.type, UUIDType) and tree.op not in ("null", "not null"):
         return None  # "no kernel matching input types (extension<arrow.uuid>, extension<arrow.uuid>)"
+    if any(isinstance(value, float) and math.isnan(value) for value in tree.values):
+        return None  # "Cannot create expression literal from NaN"
     name = tree.leaf.name
     values: list[Any] = list(tree.values)
     match tree.op:
