@@ -385,9 +385,9 @@ class World:
             faults=reach,
         )
         host.landing = landing = Landing(deps, self.landing_settings())
-        landing._lakes.update(
-            {name: replace(lake, care=Care(lake.committer, self.care_settings())) for name, lake in landing._lakes.items()}
-        )
+        for name in deps.catalogs:
+            lake = landing._lakes.find(name)
+            landing._lakes._lakes[name] = replace(lake, care=Care(lake.committer, self.care_settings()))
 
         async def stop() -> None:
             landing.stop()
