@@ -7,6 +7,26 @@ use arrow_schema::{DataType, Field, TimeUnit};
 use super::names::{Keys, Names};
 use super::plan::Plan;
 
+/// How much more is to come, by what has come: a vector that grows by doubling would be copied at each step, and would take
+/// three times its size at the last.
+#[derive(Debug, Clone, Copy)]
+pub struct Scale {
+    pub rows: usize,
+    pub of: usize,
+    /// No vector of values or bytes is longer than the records have bytes, whatever the first rows say.
+    pub most: usize,
+}
+
+impl Scale {
+    fn room<T>(self, values: &mut Vec<T>) {
+        let expected = values.len().saturating_mul(self.of) / self.rows.max(1);
+        let wanted = (expected + expected / 16).min(self.most);
+        if wanted > values.capacity() {
+            values.reserve_exact(wanted - values.len());
+        }
+    }
+}
+
 /// Which values are there. Empty as long as no null came.
 #[derive(Default)]
 pub struct Valid {
@@ -104,6 +124,11 @@ impl Bytes {
     #[inline(always)]
     pub fn close(&mut self) {
         self.ends.push(self.bytes.len());
+    }
+
+    fn reserve(&mut self, scale: Scale) {
+        scale.room(&mut self.bytes);
+        scale.room(&mut self.ends.ends);
     }
 
     fn truncate(&mut self, length: usize) {
@@ -275,6 +300,31 @@ impl<'p> Column<'p> {
         }
     }
 
+    /// Makes room for `scale` times what is there.
+    pub fn reserve(&mut self, scale: Scale) {
+        match self {
+            Column::Boolean(column) => scale.room(&mut column.values),
+            Column::Int(column) | Column::Date(column) => scale.room(&mut column.values),
+            Column::Long(column) | Column::Time(column) | Column::Timestamp(column, _) => scale.room(&mut column.values),
+            Column::Float(column) => scale.room(&mut column.values),
+            Column::Double(column) => scale.room(&mut column.values),
+            Column::Decimal(column, _, _) => scale.room(&mut column.values),
+            Column::Text(column) | Column::Binary(column) => column.reserve(scale),
+            Column::Uuid(column) => scale.room(&mut column.values),
+            Column::FixedBinary(bytes, _, _) => scale.room(bytes),
+            Column::List(ends, item) => {
+                scale.room(&mut ends.ends);
+                item.column.reserve(scale);
+            }
+            Column::Map(ends, keys, item) => {
+                scale.room(&mut ends.ends);
+                keys.reserve(scale);
+                item.column.reserve(scale);
+            }
+            Column::Struct(column) => column.reserve(scale),
+        }
+    }
+
     /// The values as Arrow data of type `to`, which is the type the plan was made from.
     pub fn finish(self, to: &DataType) -> ArrayData {
         match self {
@@ -351,6 +401,12 @@ impl<'p> Struct<'p> {
     pub fn push_null_members(&mut self) {
         for member in &mut self.members {
             member.column.push_null();
+        }
+    }
+
+    pub fn reserve(&mut self, scale: Scale) {
+        for member in &mut self.members {
+            member.column.reserve(scale);
         }
     }
 

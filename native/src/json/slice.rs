@@ -3,7 +3,7 @@
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
 
-use super::columns::Struct;
+use super::columns::{Scale, Struct};
 use super::parse::{Reader, Rules};
 use super::plan::Plan;
 
@@ -42,6 +42,9 @@ impl Ends<'_> {
     }
 }
 
+/// Rows after which the room for all of them is guessed from those read.
+const GUESS_AFTER: [usize; 2] = [256, 4096];
+
 /// Reads all records but those of `omit` (ascending).
 pub fn lay(plan: &Plan, to: &DataType, rules: Rules, records: &Records, omit: &[u32]) -> Laid {
     let Plan::Struct(names, members) = plan else { unreachable!("a plan of rows is one of a struct") };
@@ -65,6 +68,9 @@ pub fn lay(plan: &Plan, to: &DataType, rules: Rules, records: &Records, omit: &[
         };
         if read.is_err() {
             unsure.push(row as u32);
+        }
+        if GUESS_AFTER.contains(&row) {
+            rows.reserve(Scale { rows: row, of: count, most: records.ends.at(count) - records.ends.at(0) });
         }
     }
     Laid { rows: rows.finish(to), unsure }

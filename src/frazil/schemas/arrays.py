@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 AnyArray: TypeAlias = "pa.Array[Any]"
 AnyField: TypeAlias = "pa.Field[Any]"
+BinaryColumn: TypeAlias = "pa.BinaryArray | pa.LargeBinaryArray"
+
+
+def column_of(values: Sequence[bytes | None] | BinaryColumn) -> BinaryColumn:
+    """Values of records as an Arrow array; such a one is taken as it is."""
+    return values if isinstance(values, (pa.BinaryArray, pa.LargeBinaryArray)) else pa.array(values, pa.binary())
+
+
+def bytes_of(column: BinaryColumn) -> int:
+    """Bytes of all values."""
+    return int(pc.sum(pc.binary_length(column)).as_py() or 0)
+
+
+def long_array(numbers: array[int]) -> AnyArray:
+    """Row numbers as Arrow takes them, without a copy."""
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def map_type(key: pa.DataType | AnyField, value: AnyField) -> pa.DataType:

@@ -11,13 +11,12 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from frazil.kit.errors import Refused
-from frazil.schemas.arrays import batch_of, build
+from frazil.schemas.arrays import BinaryColumn, batch_of, build, bytes_of, column_of
 from frazil.schemas.evolve import evolve
 from frazil.schemas.infer import Growth
 from frazil.schemas.json import EMPTY, SAMPLE_ROWS, JsonDecoder, Plan
@@ -26,8 +25,6 @@ from frazil.schemas.parse import Document, read_exact
 from frazil.schemas.port import SLICE_BYTES_MAX, Decoded, DecodeOptions, Reject, Values
 from frazil.schemas.shape import Kind, Member, member_of
 from frazil.schemas.unfit import Unfit
-
-Column: TypeAlias = "pa.BinaryArray | pa.LargeBinaryArray"
 
 
 class Roads:
@@ -46,7 +43,7 @@ class Roads:
         members = [member_of(column) for column in plan.schema]
         self._native: Any = kernel.JsonPlan(plan.schema, [plan.index.tables(), *_names(members)], stems)
 
-    def lay(self, column: Column, omit: Sequence[int], *, strict: bool = False) -> tuple[pa.RecordBatch, list[int]]:
+    def lay(self, column: BinaryColumn, omit: Sequence[int], *, strict: bool = False) -> tuple[pa.RecordBatch, list[int]]:
         """The rows that are plainly good, and the records to look at again; those of ``omit`` (ascending) are in neither.
 
         ``strict``: looked at again are also a whole number written ``1.0`` and, while fields without column are watched, ``[]``
@@ -78,7 +75,7 @@ def _names(members: Sequence[Member]) -> Iterator[NameTables]:
 class _Records:
     """The records of one slice on the exact road, with the verdicts so far by row."""
 
-    column: Column
+    column: BinaryColumn
     options: DecodeOptions
     rejects: dict[int, Reject] = field(default_factory=dict)
 
@@ -134,7 +131,7 @@ class NativeJsonDecoder:
     def decode(self, values: Values, schema: pa.Schema | None = None) -> Decoded:
         """See Decoder. With the declared policy ``additions`` is always None: fields without column are left out."""
         column = column_of(values)
-        if (pc.sum(pc.binary_length(column)).as_py() or 0) > SLICE_BYTES_MAX:
+        if bytes_of(column) > SLICE_BYTES_MAX:
             raise Refused(f"a slice of more than {SLICE_BYTES_MAX} bytes; decode it in parts")
         roads = self._roads_for(self._wanted(schema))
         if roads is None:
@@ -209,11 +206,6 @@ class NativeJsonDecoder:
 
     def _roads_of(self, schema: pa.Schema, *, watch: bool) -> Roads:
         return Roads(Plan(schema, self._options, watch=watch), self._options, self._kernel)
-
-
-def column_of(values: Values) -> Column:
-    """``values`` as the Arrow array the kernel reads; such a one is taken as it is."""
-    return values if isinstance(values, (pa.BinaryArray, pa.LargeBinaryArray)) else pa.array(values, pa.binary())
 
 
 def _merged(batch: pa.RecordBatch, schema: pa.Schema, settled: dict[int, list[object]], unlaid: set[int]) -> pa.RecordBatch:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from array import array
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from frazil.kit.errors import Refused
+from frazil.schemas.arrays import BinaryColumn, bytes_of, column_of, long_array
 from frazil.schemas.evolve import evolve
 from frazil.schemas.port import SLICE_BYTES_MAX, Decoded, DecodeOptions, Reject, Values
 
@@ -33,25 +35,39 @@ class RawDecoder:
 
     def decode(self, values: Values, schema: pa.Schema | None = None) -> Decoded:
         """See Decoder. Other columns the table has are null. Raises Refused when the table's ``value`` has another type."""
-        if isinstance(values, pa.Array):
-            values = values.to_pylist()
-        if sum(len(value) for value in values if value is not None) > SLICE_BYTES_MAX:
+        column = column_of(values)
+        if bytes_of(column) > SLICE_BYTES_MAX:
             raise Refused(f"a slice of more than {SLICE_BYTES_MAX} bytes; decode it in parts")
         target = self._schema if schema is None else schema
         additions = self._additions(target)
         whole = target if additions is None else evolve(target, additions)
         nulls_fit = self._options.null_value_rows and whole.field(_COLUMN).nullable
-        rows, rejects = array("q"), list[Reject]()
-        for row, value in enumerate(values):
-            reject = self._fault(row, value) if value is not None else _null_fault(row, fits=nulls_fit)
-            if reject is None:
-                rows.append(row)
-            else:
-                rejects.append(reject)
-        column = pa.array([values[row] for row in rows], pa.binary())
-        arrays = [column.cast(field.type) if field.name == _COLUMN else pa.nulls(len(rows), field.type) for field in whole]
+        rejects = [] if self._all_fit(column, nulls_fit=nulls_fit) else self._faults(column, nulls_fit=nulls_fit)
+        bad = {reject.row for reject in rejects}
+        rows = array("q", [row for row in range(len(column)) if row not in bad] if bad else range(len(column)))
+        kept = column.take(long_array(rows)) if bad else column
+        arrays = [kept.cast(field.type) if field.name == _COLUMN else pa.nulls(len(rows), field.type) for field in whole]
         batch = pa.RecordBatch.from_arrays(arrays, schema=whole)
         return Decoded(batch=batch, rows=rows, rejects=tuple(rejects), additions=additions)
+
+    def _all_fit(self, column: BinaryColumn, *, nulls_fit: bool) -> bool:
+        """Whether every value fits, asked of the column as a whole."""
+        longest = pc.max(pc.binary_length(column)).as_py() or 0
+        if longest > self._options.value_bytes_max or (column.null_count and not nulls_fit):
+            return False
+        try:
+            return not self._as_text or column.cast(pa.large_string()) is not None
+        except pa.ArrowInvalid:
+            return False
+
+    def _faults(self, column: BinaryColumn, *, nulls_fit: bool) -> list[Reject]:
+        """The values that do not fit, one by one."""
+        faults: list[Reject] = []
+        for row, value in enumerate(column.to_pylist()):
+            reject = self._fault(row, value) if value is not None else _null_fault(row, fits=nulls_fit)
+            if reject is not None:
+                faults.append(reject)
+        return faults
 
     def _additions(self, target: pa.Schema) -> pa.Schema | None:
         """The column ``value`` when the table lacks it. Raises Refused when another column cannot be left null."""

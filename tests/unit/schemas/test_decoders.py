@@ -110,3 +110,16 @@ def test_the_host_zone_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answers[0] == answers[1] == answers[2]
     micros = answers[0].column("a").cast(pa.int64()).to_pylist()
     assert micros == [1751364000000000]
+
+
+@pytest.mark.parametrize("kind", ["raw", "raw-string", "json"])
+@pytest.mark.parametrize("null_value_rows", [True, False])
+def test_an_arrow_array_is_a_list_of_values(kind: str, null_value_rows: bool) -> None:
+    """Also one that is a part of another, of large type, with nulls and values that do not fit."""
+    values = [b"{}", None, b'{"a":1}', b"\xff", b"x" * 40, "é".encode(), b""]
+    decoder = decoder_for(kind, None, DecodeOptions(null_value_rows=null_value_rows, value_bytes_max=30))
+    for chosen in (values, values[:1], values[2:3], [], [None]):
+        listed = decoder.decode(chosen)
+        for arrow in (pa.binary(), pa.large_binary()):
+            whole = pa.array([b"before", *chosen, b"\xff"], arrow)
+            assert decoder.decode(whole.slice(1, len(chosen))) == listed
