@@ -19,6 +19,8 @@ TABLES = {
     "unity-oauth.yaml": {"events": "analytics.events"},
     "unity-secret.yaml": {"events": "analytics.streaming_events", "transactions": "analytics.streaming_transactions"},
 }
+LISTED_S = 2.5
+"""After so long a segment has been seen: the bucket is listed thirty times per commit interval."""
 DOCUMENT_NAMES = sorted(TABLES)
 
 
@@ -73,7 +75,7 @@ def test_r27_a_bucket_of_sealed_segments_is_landed_exactly_also_when_killed(stag
         until(lambda table=table: stage.ids(table) == list(range(800)))  # type: ignore[misc]
     for topic in TABLES[document]:
         stage.put_segment(topic, 0, 700, range(800, 900))
-    time.sleep(1.5)  # the bucket is listed once a second
+    time.sleep(LISTED_S)
     assert stop(process) == 0
     for table in TABLES[document].values():
         assert stage.ids(table) == list(range(900))
@@ -165,7 +167,7 @@ def test_a_token_that_ends_is_renewed_in_time(stage: Stage) -> None:
         until(lambda: stage.ids("analytics.events") == list(range(100)))
         time.sleep(5)
         stage.put_segment("events", 0, 100, range(100, 200))
-        time.sleep(1.5)
+        time.sleep(LISTED_S)
         assert stop(process) == 0
         assert stage.ids("analytics.events") == list(range(200))
         assert len([seen for seen in stage.unity.seen if seen.path == "/oidc/v1/token"]) >= 2
@@ -245,7 +247,7 @@ def test_a_missing_segment_is_waited_for_and_said(stage: Stage) -> None:
     until(lambda: "offsets 10-19 are in no whole segment" in stage.log("polaris.yaml"))
     assert stage.ids("analytics.streaming_events") == list(range(10))
     stage.put_segment("events", 0, 10, range(10, 20))
-    time.sleep(1.5)
+    time.sleep(LISTED_S)
     assert stop(process) == 0
     assert stage.ids("analytics.streaming_events") == list(range(30))
 
@@ -298,3 +300,20 @@ def test_applied_manifests_land_in_a_cluster_with_local_stores(stage: Stage, tmp
     )
     assert stage.unity.door.client_secret.encode() not in metadata
     assert stage.unity.door.client_secret not in stage.log("dev")
+
+
+@pytest.mark.parametrize("document", DOCUMENT_NAMES)
+def test_a_reference_document_is_applied_to_the_cluster_of_its_bucket(stage: Stage, document: str, tmp_path: pathlib.Path) -> None:
+    """The other way to run one: the cluster's own landing process takes it up."""
+    settings = (f"store.metadata=sqlite://{tmp_path}/metadata.db", "landing.auto=false")
+    address = start_broker(stage, *settings)
+    for topic in TABLES[document]:
+        produce(stage, address, topic, range(100))
+    stage.start(*cluster(stage, *settings), "land", log="land")
+    done = stage.run(*cluster(stage, *settings), "apply", "-f", str(DOCUMENTS / document))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode().count("created") == 1 + len(TABLES[document])
+    for table in TABLES[document].values():
+        until(lambda table=table: stage.ids(table) == list(range(100)))  # type: ignore[misc]
+    assert "unchanged" in stage.run(*cluster(stage, *settings), "apply", "-f", str(DOCUMENTS / document)).stdout.decode()
+    assert stage.run(*cluster(stage, *settings), "diff", "-f", str(DOCUMENTS / document)).returncode == 0

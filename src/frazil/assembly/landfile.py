@@ -104,7 +104,7 @@ async def _tools() -> AsyncIterator[Tools]:
 @asynccontextmanager
 async def _opened(settings: FrazilSettings, job: _Job, tools: Tools) -> AsyncIterator[tuple[Source, Catalog, bool]]:
     async with AsyncExitStack() as closing:
-        source = await closing.enter_async_context(open_source(settings, job.spec.source.s3, job.spec.source.topics, tools))
+        source = await closing.enter_async_context(open_source(settings, job.spec, tools))
         deps = CatalogDeps(objects=source.objects, offload=tools.offload, clock=tools.clock, chance=tools.chance, faults=tools.faults)
         catalog, managed = open_named(job.spec.sink.catalog, settings, deps)
         closing.push_async_callback(catalog.close)

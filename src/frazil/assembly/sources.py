@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from frazil.admin.manifests.kinds import S3Source
+from frazil.admin.manifests.kinds import ProcessorSpec
 from frazil.assembly.cloud import cloud_access
 from frazil.assembly.marks import Marks
 from frazil.assembly.settings import FrazilSettings
@@ -22,7 +22,7 @@ from frazil.landing.naming import ListedNaming, SourceNaming
 from frazil.landing.settings import TopicView
 from frazil.log.cache import BlockCache
 from frazil.log.index import LogIndex
-from frazil.log.listing import SegmentListing
+from frazil.log.listing import ListingPolicy, SegmentListing
 from frazil.log.read import LogReader, ReadLimits
 from frazil.log.view import LogView
 from frazil.metadata import MetadataStore, open_metadata
@@ -33,6 +33,8 @@ from frazil.metadata.values import decode
 from frazil.objects import ObjectStore, open_objects
 
 _LOG = logging.getLogger("frazil.land")
+_LISTINGS_PER_COMMIT = 30
+"""A listing costs money; a view that is a thirtieth of the commit interval old is young enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +66,14 @@ class Source:
 
 
 @asynccontextmanager
-async def open_source(settings: FrazilSettings, place: S3Source, topics: tuple[str, ...], tools: Tools) -> AsyncIterator[Source]:
+async def open_source(settings: FrazilSettings, spec: ProcessorSpec, tools: Tools) -> AsyncIterator[Source]:
     """The log behind ``source.s3``. Raises Refused when the bucket is of a cluster whose metadata cannot be opened here, RetryLater."""
+    place = spec.source.s3
     bucket = f"s3://{place.bucket}"
     found = await _find_marker(bucket, place.prefix, settings, tools)
     if found is None:
         _LOG.info("%s holds no Frazil cluster: its sealed segments under %r are landed", bucket, place.prefix)
-        yield _listed(settings, place, topics, tools)
+        yield _listed(settings, spec, tools)
         return
     root, objects, marker = found
     url = settings.store.metadata or decode(marker, where=f"{root}/{MARKER_PREFIX}…").text("metadata")
@@ -99,10 +102,12 @@ async def open_source(settings: FrazilSettings, place: S3Source, topics: tuple[s
         await store.close()
 
 
-def _listed(settings: FrazilSettings, place: S3Source, topics: tuple[str, ...], tools: Tools) -> Source:
+def _listed(settings: FrazilSettings, spec: ProcessorSpec, tools: Tools) -> Source:
+    place = spec.source.s3
     bucket = f"s3://{place.bucket}"
     objects = _open(bucket, settings, tools)
-    listing = SegmentListing(objects, tools.clock, prefix=place.prefix, topics=topics)
+    policy = ListingPolicy(interval_ms=max(1_000, spec.processing.commit_interval_seconds * 1000 // _LISTINGS_PER_COMMIT))
+    listing = SegmentListing(objects, tools.clock, prefix=place.prefix, topics=spec.source.topics, policy=policy)
     reader = LogReader(objects, listing, BlockCache(settings.landing.cache_bytes), limits=ReadLimits(), offload=tools.offload)
     listing.changed = reader.forget
     root = f"kafscale:{bucket}/{place.prefix}"

@@ -29,6 +29,9 @@ from frazil.segments.indexes import SEGMENT_HEADER_BYTES
 from frazil.segments.kfs import FOOTER_BYTES, read_footer, read_header
 
 GETS_MAX: Final = 16
+_PAUSE_SHARE: Final = 10
+"""Listing may take a tenth of the time, as long as the pause is below ``_PAUSE_MS_MAX``."""
+_PAUSE_MS_MAX: Final = 60_000
 _KEY: Final = re.compile(r"(0|[1-9][0-9]{0,8})/segment-([0-9]{1,20})\.(kfs|index)", re.ASCII)
 _NOTHING: Final = Bounds(start=0, end=0)
 
@@ -38,7 +41,7 @@ class ListingPolicy:
     """Times in milliseconds."""
 
     interval_ms: int = 1_000
-    """The bucket is listed no more often; a view may be that old."""
+    """The bucket is listed no more often; a view may be that old. One that takes long to list is listed less often."""
     gap_patience_ms: int = 900_000
     """How long a missing segment is waited for, counted from the time of the one after it."""
 
@@ -114,14 +117,14 @@ class SegmentListing:
         self._topics = {topic: topic_id_of(topic) for topic in topics}
         self._policy = policy or ListingPolicy()
         self._logs: dict[PartitionKey, _Log] = {}
-        self._listed_ms = float("-inf")
+        self._due_ms = float("-inf")
         self._reading: asyncio.Task[None] | None = None
         self._gets = asyncio.Semaphore(GETS_MAX)
 
     async def refresh(self) -> None:
         """Lists the bucket, unless that was done a moment ago; callers share one listing. Raises RetryLater, Refused."""
         if self._reading is None:
-            if self._clock.monotonic_ms() - self._listed_ms < self._policy.interval_ms:
+            if self._clock.monotonic_ms() < self._due_ms:
                 return
             self._reading = asyncio.get_running_loop().create_task(self._read(), name="list segments")
             self._reading.add_done_callback(self._done)
@@ -198,7 +201,8 @@ class SegmentListing:
             listed[key] = _Listed()  # all its segments are gone
         for key, part in listed.items():
             await self._update(self._logs.setdefault(key, _Log()), part)
-        self._listed_ms = begun_ms
+        took_ms = self._clock.monotonic_ms() - begun_ms
+        self._due_ms = begun_ms + max(self._policy.interval_ms, min(_PAUSE_SHARE * took_ms, _PAUSE_MS_MAX))
 
     async def _list(self, topic: str, topic_id: TopicId) -> Mapping[PartitionKey, _Listed]:
         found: dict[PartitionKey, _Listed] = {}
