@@ -59,20 +59,27 @@ def make_topic(place: Place, topic: str, *, partitions: int = PARTITIONS) -> Non
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
 
 
-def reference(place: Place, codec: str, *, records: int, known: set[str], folder: pathlib.Path) -> str:
-    """The topic with the reference producer's records of that codec; filled when it is first asked for."""
-    row = next(row for row in rows.ROWS if row.name == rows.REFERENCE)
-    topic = f"reference-{codec}"
-    if topic not in known:
-        make_topic(place, topic)
-        with Program(row, folder) as program:
-            program.ask("produce", bootstrap=place.bootstrap, topic=topic, codec=codec, count=records, name="reference")
-        judge_stored(place, topic, Cell("reference", codec), records)
-        known.add(topic)
-    return topic
+@dataclass
+class References:
+    """Topics with the reference producer's records, one per codec, made when they are first asked for."""
+
+    place: Place
+    records: int
+    folder: pathlib.Path
+    _known: dict[str, Stored] = field(default_factory=dict)
+
+    def get(self, codec: str) -> tuple[str, Stored]:
+        topic = f"reference-{codec}"
+        if topic not in self._known:
+            row = next(row for row in rows.ROWS if row.name == rows.REFERENCE)
+            make_topic(self.place, topic)
+            with Program(row, self.folder) as program:
+                program.ask("produce", bootstrap=self.place.bootstrap, topic=topic, codec=codec, count=self.records, name="reference")
+            self._known[topic] = judge_stored(self.place, topic, Cell("reference", codec), self.records)
+        return topic, self._known[topic]
 
 
-def take(program: Program, place: Place, codec: str, *, records: int, reference: str) -> Cell:
+def take(program: Program, place: Place, codec: str, *, records: int, references: References) -> Cell:
     """Fills one cell; what goes wrong is written into it."""
     cell = Cell(program.row.name, codec)
     topic = f"{program.slug}-{codec}"
@@ -85,8 +92,7 @@ def take(program: Program, place: Place, codec: str, *, records: int, reference:
         found = judge_stored(place, topic, cell, records)
         began = time.monotonic()
         cell.own_read = consume(program, place, topic, found)
-        if reference and reference != topic:
-            cell.reference_read = consume(program, place, reference, stored.topic(place.data, reference))
+        cell.reference_read = consume(program, place, *references.get(codec))
         cell.consume_seconds = round(time.monotonic() - began, 2)
     except AssertionError as error:
         cell.problem = str(error)[:500]
@@ -108,7 +114,8 @@ def judge_stored(place: Place, topic: str, cell: Cell, records: int) -> Stored:
                 number = int(record.value[:10])
                 assert record.offset == expected and number > last, f"{topic}/{partition}@{record.offset}: record {number} after {last}"
                 assert record.value == harness.value_of(number) and record.key == harness.key_of(number), f"{topic}: record {number}"
-                assert list(record.headers) in (harness.headers_of(number, name), [("client", b"kcat")]), f"{topic}: headers of {number}"
+                wanted = [("client", b"kcat")] if name == "kcat" else harness.headers_of(number, name)
+                assert list(record.headers) == wanted, f"{topic}: headers of {number}"
                 last, expected = number, record.offset + 1
                 seen.add(number)
                 cell.stored += 1

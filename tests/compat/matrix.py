@@ -44,6 +44,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true")
     options = parser.parse_args()
     words = [word.lower() for word in options.clients.split(",") if word]
+    version = results.source_version()  # of the broker started below; src may move on meanwhile
     before = {} if options.again else results.load(RESULT)
     before = before if before.get("records") == options.records else {}
     found: dict[str, dict[str, Any]] = {name: cell for name, cell in before.get("cells", {}).items() if not cell["problem"]}
@@ -52,12 +53,14 @@ def main() -> int:
 
     def save() -> None:
         command = f"python -m tests.compat.matrix --records {options.records}"
-        results.save(RESULT, command, {"records": options.records, "versions": versions, "left_out": left_out, "cells": found})
+        names = [f"{row.name}|{codec}" for row in rows.ROWS for codec in cells.CODECS]
+        ordered = {name: found[name] for name in names if name in found}
+        results.save(RESULT, command, {**version, "records": options.records, "versions": versions, "left_out": left_out, "cells": ordered})
 
     with tempfile.TemporaryDirectory() as folder, Processes(pathlib.Path(folder)) as processes:
         processes.start("broker")
         place = cells.Place(processes.bootstrap, pathlib.Path(folder) / "data")
-        references: set[str] = set()
+        references = cells.References(place, options.records, pathlib.Path(folder))
         for row in rows.ROWS:
             wanted = [c for c in options.codecs.split(",") if f"{row.name}|{c}" not in found]
             if (words and not any(word in row.name.lower() for word in words)) or not wanted:
@@ -70,8 +73,7 @@ def main() -> int:
             with program:
                 versions[row.name] = {str(name): str(value) for name, value in program.ask("hello").items()}
                 for codec in wanted:
-                    reference = cells.reference(place, codec, records=options.records, known=references, folder=pathlib.Path(folder))
-                    cell = cells.take(program, place, codec, records=options.records, reference=reference)
+                    cell = cells.take(program, place, codec, records=options.records, references=references)
                     found[f"{row.name}|{codec}"] = cell.as_json()
                     print(f"{row.name}, {codec}: {mark(cell.as_json())}", flush=True)
                     save()
