@@ -69,9 +69,10 @@ def client(request: pytest.FixtureRequest, seaweedfs: SeaweedFs) -> Iterator[Cli
     [("client_id", 401), ("client_secret", 401), ("scope", 400), ("grant_type", 400), ("audience", 400)],
 )
 def test_a_token_needs_the_right_words(client: Client, change: str, status: int) -> None:
-    if change == "audience" and not client.gateway.door.audience:
-        pytest.skip("this door has no audience")
     assert client.token()[0] == 200
+    if change == "audience" and not client.gateway.door.audience:
+        assert client.token(audience="anybody")[0] == 200  # this door has no audience
+        return
     assert client.token(**{change: "wrong"})[0] == status
     assert client.gateway.refusals() == [f"token asked for with {change}='wrong'"]
 

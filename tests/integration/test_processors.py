@@ -302,7 +302,7 @@ def test_applied_manifests_land_in_a_cluster_with_local_stores(stage: Stage, tmp
     assert stage.unity.door.client_secret not in stage.log("dev")
 
 
-@pytest.mark.parametrize("document", DOCUMENT_NAMES)
+@pytest.mark.parametrize("document", ["unity-secret.yaml"])
 def test_a_reference_document_is_applied_to_the_cluster_of_its_bucket(stage: Stage, document: str, tmp_path: pathlib.Path) -> None:
     """The other way to run one: the cluster's own landing process takes it up."""
     settings = (f"store.metadata=sqlite://{tmp_path}/metadata.db", "landing.auto=false")

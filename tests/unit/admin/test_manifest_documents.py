@@ -252,3 +252,10 @@ def test_words_have_the_types_of_yaml_1_2() -> None:
     spec = one(table("  table: no.on")).spec
     assert isinstance(spec, TableSpec) and spec.table == "no.on"
     assert one(table("").replace("[orders]", "[no, on, y, 12:30]".replace("12:30", "off"))).spec.topics == ("no", "on", "y", "off")  # type: ignore[union-attr]
+
+
+def test_the_reserved_columns_are_those_that_landing_adds() -> None:
+    from frazil.admin.manifests.documents import _LANDED_COLUMNS
+    from frazil.landing.columns import METADATA_NAMES
+
+    assert set(_LANDED_COLUMNS) == set(METADATA_NAMES)
