@@ -316,6 +316,8 @@ class World:
             put_tries=2 if profile.tight else 5,
             put_deadline_ms=1_000 if profile.tight else 3_000,
             commit_deadline_ms=300 if profile.tight else 6_000,
+            hedge_share=0.3 if profile.flush_interval_ms else 0.0,  # as on S3, only far more often
+            hedge_enough=3,
         )
         appender = Appender(append, policy)
         upkeep = UpkeepDeps(

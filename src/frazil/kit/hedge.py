@@ -12,7 +12,6 @@ from frazil.kit.tasks import spawn
 T = TypeVar("T")
 
 _WINDOW: Final = 256
-_ENOUGH: Final = 32
 _QUANTILE: Final = 0.95
 _SAVED_MAX: Final = 4.0
 _MARGIN: Final = 1.1  # a store that always takes the same time is never asked twice
@@ -21,10 +20,11 @@ _MARGIN: Final = 1.1  # a store that always takes the same time is never asked t
 class Hedge:
     """Knows how long such requests take (the last 256), and lets at most ``share`` of them be sent twice."""
 
-    def __init__(self, *, share: float = 0.05, least_ms: float = 5.0) -> None:
-        """``least_ms``: never hedge sooner; below it the second request costs more than it saves."""
+    def __init__(self, *, share: float = 0.05, least_ms: float = 5.0, enough: int = 32) -> None:
+        """``least_ms``: never hedge sooner; below it the second request costs more than it saves. ``enough``: requests to time first."""
         self._share = share
         self._least_ms = least_ms
+        self._enough = enough
         self._took_ms: list[float] = []
         self._next = 0
         self._saved = 1.0 if share > 0 else 0.0
@@ -44,7 +44,7 @@ class Hedge:
         else:
             self._took_ms[self._next] = took_ms
             self._next = (self._next + 1) % _WINDOW
-        if len(self._took_ms) >= _ENOUGH and (self._wait_ms is None or self.requests % 16 == 0):
+        if len(self._took_ms) >= self._enough and (self._wait_ms is None or self.requests % 16 == 0):
             ordered = sorted(self._took_ms)
             self._wait_ms = max(self._least_ms, _MARGIN * ordered[int(len(ordered) * _QUANTILE)])
 

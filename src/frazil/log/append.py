@@ -67,6 +67,8 @@ class FlushPolicy:
     """For one try."""
     hedge_share: float = 0.0
     """So many of the PUTs may be sent a second time when they are slower than 95 % of the last ones (R25). For cloud stores."""
+    hedge_enough: int = 32
+    """PUTs that are timed before that begins."""
     commit_deadline_ms: int = 20_000
     """After it runs that are surely not in the log are given up. One whose fate is unknown is never given up."""
 
@@ -105,7 +107,7 @@ class Appender:
                 deadline_ms=policy.commit_deadline_ms,
             )
         )
-        self.puts = Hedge(share=policy.hedge_share)
+        self.puts = Hedge(share=policy.hedge_share, enough=policy.hedge_enough)
         """How long bundle PUTs take, and how many were sent twice."""
         self._buffer: deque[Request] = deque()
         self._buffered_bytes = 0

@@ -71,7 +71,7 @@ class Cluster:
         objects = FaultyObjects(MemoryObjects(self.world.bucket, self.world.clock), random.Random(seed + 1), OBJECTS)
         policy = FlushPolicy(
             interval_ms=rng.choice([0, 5, 40]), inflight=rng.choice([1, 2, 4]), put_tries=rng.choice([1, 3]), put_deadline_ms=2000,
-            commit_deadline_ms=rng.choice([50, 2000]), hedge_share=rng.choice([0.0, 0.5]),
+            commit_deadline_ms=rng.choice([50, 2000]), hedge_share=rng.choice([0.0, 0.5]), hedge_enough=3,
         )  # fmt: skip
         broker = self.world.broker(store=store, objects=objects, policy=policy, seed=seed)
         decide = broker.appender._decide
