@@ -78,6 +78,7 @@ def serve(flags: Sequence[str], counts: str) -> None:
     from frazil.assembly import stores
     from frazil.assembly.broker import run_broker
     from frazil.assembly.load import load_settings
+    from frazil.assembly.loops import run_on_fast_loop
 
     seen: collections.Counter[str] = collections.Counter()
     open_objects = stores.open_objects
@@ -101,11 +102,16 @@ def serve(flags: Sequence[str], counts: str) -> None:
     stores.open_objects = counting  # type: ignore[assignment]
 
     async def tell() -> None:
+        late_ms: collections.deque[float] = collections.deque(maxlen=1_000)
         while True:
             part = pathlib.Path(f"{counts}.part")
-            part.write_text(json.dumps({"at": time.monotonic(), **seen}))
+            late = round(sorted(late_ms)[int(len(late_ms) * 0.99)], 1) if late_ms else 0.0
+            part.write_text(json.dumps({"at": time.monotonic(), "late_p99_ms": late, **seen}))
             part.replace(counts)
-            await asyncio.sleep(0.5)
+            for _ in range(25):
+                due = time.monotonic() + 0.02
+                await asyncio.sleep(0.02)
+                late_ms.append((time.monotonic() - due) * 1000)
 
     async def both() -> None:
         telling = asyncio.create_task(tell())
@@ -114,7 +120,7 @@ def serve(flags: Sequence[str], counts: str) -> None:
         finally:
             telling.cancel()
 
-    asyncio.run(both())
+    run_on_fast_loop(both())
 
 
 @contextmanager
@@ -271,6 +277,7 @@ def measure(load: Load, seconds: float) -> dict[str, Any]:
         "puts_as_r13_says": int(puts <= CUTS_PER_S[load.preset] * PUTS_SLACK),
         "stored_mb_per_s": round((after["put_bytes"] - before["put_bytes"]) / span / 1e6, 1),
         "gets_per_s": round((after.get("get", 0) - before.get("get", 0)) / span, 2),
+        "broker_timers_late_p99_ms": after["late_p99_ms"],
         "broker_cores": round((cpu_after - cpu) / (seconds - WARM_UP_S - 1), 2),
         "cpu_idle_share": round(idle_share, 3),
         "valid": int(idle_share >= IDLE_LEAST),

@@ -8,6 +8,7 @@ Runs ``examples/flights.py`` as it is, then looks for data files outside the buc
 from __future__ import annotations
 
 import argparse
+import json
 import pathlib
 import subprocess
 import sys
@@ -53,6 +54,20 @@ def local_files() -> list[str]:
     return [str(path.relative_to(DEMO)) for path in sorted(DEMO.rglob("*")) if path.is_file() and path.name not in LOCAL]
 
 
+def complete(result: pathlib.Path, output: str, strays: list[str]) -> None:
+    """Adds what was shown to the figures: the settings as explained, the objects in the buckets, the files beside them."""
+    figures = json.loads(result.read_text())
+    listed = (DEMO / "bucket.txt").read_text().splitlines()
+    figures |= {
+        "command": f"python -m tests.demo_s3 --result {result}",
+        "objects_in_buckets": len(listed),
+        "local_data_files": len(strays),
+        "settings": [" ".join(line.split()) for line in output.partition("\n\n")[0].splitlines()],
+        "objects": [" ".join(line.split()) for line in listed if not line.endswith(".kfb")],
+    }
+    result.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+
+
 def main() -> int:
     """Exit code 0 when the demo succeeds and leaves no data on the local disk."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -61,6 +76,8 @@ def main() -> int:
     with running_seaweedfs() as server, tempfile.TemporaryDirectory() as directory:
         done = run(server, pathlib.Path(directory), result=given.result)
     strays = local_files()
+    if given.result and done.returncode == 0:
+        complete(pathlib.Path(given.result), done.stdout, strays)
     sys.stdout.write(done.stdout + done.stderr)
     listed = (DEMO / "bucket.txt").read_text().splitlines(keepends=True)
     others = [line for line in listed if not line.rstrip().endswith(".kfb")]
