@@ -231,9 +231,13 @@ def open_catalog(url: str, deps: CatalogDeps, properties: Mapping[str, str]) -> 
     """The catalog at ``rest+https://host/path`` (the part before ``/v1``). Connects when it is first used. Raises Refused."""
     given: RestProperties = rest_properties(url, properties)
 
+    def mid_put(key: str) -> None:
+        if key.endswith(".parquet"):
+            deps.faults.reach("P2")
+
     def open_store(url: str, options: Mapping[str, str]) -> ObjectStore:
         access = cloud_access(options)
-        return open_objects(url, offload=deps.offload, clock=deps.clock, chance=deps.chance, access=access)
+        return open_objects(url, offload=deps.offload, clock=deps.clock, chance=deps.chance, access=access, mid_put=mid_put)
 
     http = HttpxHttp(ca_file=given.ca_file, proxy=given.proxy)
     return RestCatalog(RestClient(given, http, clock=deps.clock, offload=deps.offload), deps, open_store)
