@@ -24,6 +24,7 @@ import json
 import multiprocessing
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -187,7 +188,7 @@ def produce(address: str, load: Load, seconds: float, answer: Connection) -> Non
             sent += 1
         producer.poll(0.001)
     left = producer.flush(60)
-    answer.send({"sent": sent, "failed": len(failed) + left, "took": took, "behind_s": behind / load.records_per_s})
+    answer.send({"sent": sent, "failed": len(failed) + left, "took": took, "behind_s": behind / load.records_per_s, "cpu_s": own_cpu_s()})
 
 
 def consume(address: str, load: Load, seconds: float, answer: Connection) -> None:
@@ -211,7 +212,13 @@ def consume(address: str, load: Load, seconds: float, answer: Connection) -> Non
             if now > began + WARM_UP_S and count % 10 == 0:
                 age.append((now_ns - int.from_bytes(message.value()[:STAMP], "big")) / 1e9)
     consumer.close()
-    answer.send({"received": count, "age": age})
+    answer.send({"received": count, "age": age, "cpu_s": own_cpu_s()})
+
+
+def own_cpu_s() -> float:
+    """What this process has used so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
@@ -279,6 +286,8 @@ def measure(load: Load, seconds: float) -> dict[str, Any]:
         "gets_per_s": round((after.get("get", 0) - before.get("get", 0)) / span, 2),
         "broker_timers_late_p99_ms": after["late_p99_ms"],
         "broker_cores": round((cpu_after - cpu) / (seconds - WARM_UP_S - 1), 2),
+        "producer_cores": round(made["cpu_s"] / seconds, 2),
+        "consumer_cores": round(seen["cpu_s"] / seconds, 2),
         "cpu_idle_share": round(idle_share, 3),
         "valid": int(idle_share >= IDLE_LEAST),
     }
