@@ -49,6 +49,8 @@ IDLE_LEAST = 0.10
 STAMP = 8
 PUTS_SLACK = 1.05
 """Second PUTs when the first is slow: one in twenty (R25)."""
+PUTS_SAVED = 5
+"""As many of them may have been saved up before the count began; and one cut falls on its edge."""
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,7 @@ def measure(load: Load, seconds: float) -> dict[str, Any]:
         "end_to_end_p99_ms": at(0.99, seen["age"]),
         "bundle_puts_per_s": round(puts, 2),
         "cuts_per_s_at_most": CUTS_PER_S[load.preset],
-        "puts_as_r13_says": int(puts <= CUTS_PER_S[load.preset] * PUTS_SLACK),
+        "puts_as_r13_says": int(puts * span <= CUTS_PER_S[load.preset] * span * PUTS_SLACK + PUTS_SAVED),
         "stored_mb_per_s": round((after["put_bytes"] - before["put_bytes"]) / span / 1e6, 1),
         "gets_per_s": round((after.get("get", 0) - before.get("get", 0)) / span, 2),
         "broker_timers_late_p99_ms": after["late_p99_ms"],
