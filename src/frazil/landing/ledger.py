@@ -62,6 +62,11 @@ class Ledger:
         """What the table says, and nothing else."""
         return self._table.get(self._at(key))
 
+    def recognises(self, keys: Iterable[PartitionKey]) -> bool:
+        """The logs are still those that were planned from. False: one was made anew since, and what was read may be of either."""
+        naming = self._naming
+        return naming is None or all(naming.name(key, self._table) == self._name(key) for key in keys)
+
     def hold(self, consumed: Sequence[Consumed], now_ms: float) -> None:
         """These ranges hold no record; they may wait."""
         for done in consumed:

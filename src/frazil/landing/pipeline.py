@@ -70,6 +70,9 @@ class TablePipeline:
         """Reads and lands what was planned. See ``step``."""
         self._enter("read")
         read = await self._reader.read(plan.wants, {state.key: state.topic for state in states})
+        if not self.ledger.recognises(want.key for want in plan.wants):
+            self._loaded_at_ms = float("-inf")
+            return True
 
         self._enter("decode")
         limits = self._appetite.limits()

@@ -232,12 +232,16 @@ class SegmentListing:
                 self.changed(info.key)
             if found is not None:
                 log.known[base] = found
-        lowest = log.chain[0] if log.chain else None
-        self._chain(log, listed.indexed)
-        if not log.chain:
-            log.identity = None
-        elif log.identity is None or log.chain[0] != lowest:
-            log.identity = await self._identify(log.chain[0])
+        chain, trouble = self._chain(log, listed.indexed)
+        identity = None
+        if chain:
+            same = log.identity is not None and log.chain[:1] == chain[:1]
+            try:
+                identity = log.identity if same else await self._identify(chain[0])
+            except (Missing, Corrupt) as error:  # a log that cannot be told from another is not shown
+                chain, trouble = [], str(error)
+        # All at once: nobody may see the segments of one log beside the identity of another.
+        log.chain, log.ends, log.identity, log.trouble = chain, [segment.end for segment in chain], identity, trouble
 
     async def _look_at(self, info: ObjectInfo) -> _Segment | None:
         """What the last bytes say; None for an object that is not whole or has gone."""
@@ -254,30 +258,26 @@ class SegmentListing:
             return None
         return _Segment(key=info.key, base=base, end=last + 1, crc=crc, size_bytes=info.size_bytes, modified_ms=info.modified_ms)
 
-    async def _identify(self, lowest: _Segment) -> Identity | None:
-        try:
-            head = await self._objects.get(lowest.key, start=0, end=SEGMENT_HEADER_BYTES)
-        except Missing:
-            return None
+    async def _identify(self, lowest: _Segment) -> Identity:
+        head = await self._objects.get(lowest.key, start=0, end=SEGMENT_HEADER_BYTES)
         return Identity(base=lowest.base, crc=lowest.crc, created_ms=read_header(head, where=lowest.key).created_ms)
 
-    def _chain(self, log: _Log, indexed: set[int]) -> None:
+    def _chain(self, log: _Log, indexed: set[int]) -> tuple[list[_Segment], str | None]:
         """The segments that count, and why not more of them do."""
-        log.chain, log.trouble = [], None
+        chain: list[_Segment] = []
         bases = sorted(log.known)
         for at, base in enumerate(bases):
             segment = log.known[base]
-            end = log.chain[-1].end if log.chain else None
+            end = chain[-1].end if chain else None
             if end is not None and segment.end <= end:
                 continue  # a stale owner's; the offsets are taken
             settled = base in indexed or any(later >= segment.end for later in bases[at + 1 :])
             if not settled:
                 break  # its owner may yet write it again
             if end is not None and base > end and not self._given_up(segment):
-                log.trouble = f"offsets {end}-{base - 1} are in no whole segment, and {segment.key} goes on after them"
-                break
-            log.chain.append(segment)
-        log.ends = [segment.end for segment in log.chain]
+                return chain, f"offsets {end}-{base - 1} are in no whole segment, and {segment.key} goes on after them"
+            chain.append(segment)
+        return chain, None
 
     def _given_up(self, after: _Segment) -> bool:
         return self._clock.now_ms() - after.modified_ms >= self._policy.gap_patience_ms

@@ -280,3 +280,31 @@ def test_care_stays_away_from_a_managed_catalog() -> None:
             assert count >= 12 if managed else count <= left
 
     play(story)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.3, 0.6, 0.9, 1.2, 1.5, 1.8])
+def test_f03_a_log_exchanged_while_a_slice_is_read_is_landed_once(delay_s: float) -> None:
+    """Listing sees the new log between plan and read: what was read is of either and must not be committed under the old name."""
+
+    async def story(bucket: Bucket) -> None:
+        await bucket.put(0, range(100))
+        await bucket.land()
+        await bucket.put(100, range(100, 110), created_ms=150)
+        inner = bucket.objects.get
+
+        async def slow(key: str, **options: int) -> bytes:
+            await asyncio.sleep(0.5)
+            return await inner(key, **options)
+
+        bucket.objects.get = slow  # type: ignore[method-assign,assignment]
+        task = spawn("land", bucket.land(40))
+        await asyncio.sleep(delay_s)
+        await bucket.wipe()
+        await bucket.put(0, range(1000, 1200), created_ms=200)
+        await task
+        ids = await bucket.ids()
+        assert len(ids) == len(set(ids))
+        assert [number for number in ids if number >= 1000] == list(range(1000, 1200))
+        assert [number for number in ids if number < 100] == list(range(100))
+
+    play(story)

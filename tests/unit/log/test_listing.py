@@ -343,3 +343,50 @@ def test_trouble_of_the_store_reaches_every_caller_and_the_next_look_is_a_new_on
 @pytest.mark.parametrize("policy", [ListingPolicy()])
 def test_defaults(policy: ListingPolicy) -> None:
     assert policy.interval_ms == 1_000 and policy.gap_patience_ms == 900_000
+
+
+def test_a_lowest_segment_that_cannot_be_identified_shows_no_log_and_says_why() -> None:
+    """Its footer is whole and its header is not: rows landed under a made-up name would be landed twice later."""
+
+    async def work() -> None:
+        bucket = Bucket()
+        kfs, index = segment(0, 10)
+        damaged = b"XXXX" + kfs[4:]
+        await bucket.objects.put_if_absent("segments/events/0/segment-00000000000000000000.kfs", damaged)
+        await bucket.objects.put_if_absent("segments/events/0/segment-00000000000000000000.index", index)
+        await bucket.put(0, 5, partition=1)
+        await bucket.look()
+        assert bucket.listing.bounds(KEY) == Bounds(start=0, end=0)
+        assert bucket.listing.identity(KEY) is None
+        assert "is not that of a segment" in (bucket.listing.trouble(KEY) or "")
+        assert bucket.listing.end(PartitionKey(KEY.topic_id, PartitionId(1))) == 5  # the others go on (F30)
+
+    run(work)
+
+
+def test_segments_of_one_log_are_never_seen_beside_the_identity_of_another() -> None:
+    async def work() -> None:
+        bucket = Bucket()
+        await bucket.put(0, 10, created_ms=100)
+        await bucket.look()
+        await bucket.objects.delete(list(bucket.bucket.objects))
+        await bucket.put(0, 20, created_ms=500)
+        await asyncio.sleep(1.1)
+        inner = bucket.objects.get
+
+        async def slow(key: str, **options: int) -> bytes:
+            await asyncio.sleep(1)
+            return await inner(key, **options)
+
+        bucket.objects.get = slow  # type: ignore[method-assign,assignment]
+        task = asyncio.create_task(bucket.listing.refresh())
+        seen = set()
+        while not task.done():
+            identity = bucket.listing.identity(KEY)
+            seen.add((bucket.listing.end(KEY), None if identity is None else identity.created_ms))
+            await asyncio.sleep(0.1)
+        await task
+        identity = bucket.listing.identity(KEY)
+        assert seen == {(10, 100)} and identity is not None and (bucket.listing.end(KEY), identity.created_ms) == (20, 500)
+
+    run(work)
