@@ -2,6 +2,7 @@
 
 python -m tests.compat.matrix [--records 100000] [--clients kafkajs,java] [--codecs zstd] [--again]
 
+Also writes docs/compatibility.md.
 Resumable: cells of the same source that are in docs/results/client-matrix.json already are kept, unless ``--again``.
 """
 
@@ -11,9 +12,10 @@ import argparse
 import pathlib
 import sys
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
-from tests.compat import builds, cells, rows
+from tests.compat import beside, builds, cells, page, rows
 from tests.compat.process import Processes
 from tests.faults import results
 
@@ -36,6 +38,31 @@ def print_table(found: dict[str, dict[str, Any]], left_out: dict[str, str]) -> N
             print(f"{row.name:<28}" + "".join(f"{mark(found.get(f'{row.name}|{codec}'))[:60]:<18}" for codec in cells.CODECS))
 
 
+def lacks(row: rows.Row, extra: dict[str, dict[str, str]]) -> bool:
+    """True when a client was not yet asked for what is beside the matrix, or failed at it."""
+    failed = any(text.startswith("FAILED") for text in extra.get(row.name, {}).values())
+    return row in beside.SINGLE and (failed or row.name not in extra)
+
+
+def take_beside(program: rows.Program, place: cells.Place, folder: pathlib.Path) -> dict[str, str]:
+    """Group changes, administration and the refusal of transactions, as far as the client has them."""
+    said: dict[str, str] = {}
+
+    def note(name: str, verb: Callable[[], str | None]) -> None:
+        try:
+            said[name] = verb() or "ok"
+        except AssertionError as error:
+            said[name] = f"FAILED: {error}"[:500]
+
+    if program.row in beside.PAIRED:
+        note("second member", lambda: beside.second_member(program.row, place, folder))
+    if program.row.admin:
+        note("admin", lambda: beside.administer(program, place))
+    if program.row.transactions:
+        note("transaction", lambda: beside.transaction(program, place))
+    return said
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=100_000)
@@ -50,12 +77,15 @@ def main() -> int:
     found: dict[str, dict[str, Any]] = {name: cell for name, cell in before.get("cells", {}).items() if not cell["problem"]}
     versions: dict[str, dict[str, str]] = before.get("versions", {})
     left_out: dict[str, str] = {}
+    extra: dict[str, dict[str, str]] = before.get("beside", {})
 
     def save() -> None:
         command = f"python -m tests.compat.matrix --records {options.records}"
         names = [f"{row.name}|{codec}" for row in rows.ROWS for codec in cells.CODECS]
         ordered = {name: found[name] for name in names if name in found}
-        results.save(RESULT, command, {**version, "records": options.records, "versions": versions, "left_out": left_out, "cells": ordered})
+        values = {**version, "records": options.records, "versions": versions, "left_out": left_out, "cells": ordered, "beside": extra}
+        results.save(RESULT, command, values)
+        (results.RESULTS.parent / "compatibility.md").write_text(page.page())
 
     with tempfile.TemporaryDirectory() as folder, Processes(pathlib.Path(folder)) as processes:
         processes.start("broker")
@@ -63,7 +93,7 @@ def main() -> int:
         references = cells.References(place, options.records, pathlib.Path(folder))
         for row in rows.ROWS:
             wanted = [c for c in options.codecs.split(",") if f"{row.name}|{c}" not in found]
-            if (words and not any(word in row.name.lower() for word in words)) or not wanted:
+            if (words and not any(word in row.name.lower() for word in words)) or not (wanted or lacks(row, extra)):
                 continue
             try:
                 program = rows.Program(row, pathlib.Path(folder))
@@ -77,8 +107,13 @@ def main() -> int:
                     found[f"{row.name}|{codec}"] = cell.as_json()
                     print(f"{row.name}, {codec}: {mark(cell.as_json())}", flush=True)
                     save()
+                if lacks(row, extra):
+                    extra[row.name] = take_beside(program, place, pathlib.Path(folder))
+                    print(f"{row.name}: {extra[row.name]}", flush=True)
+                    save()
     print_table(found, left_out)
-    return 1 if any(cell["problem"] for cell in found.values()) else 0
+    bad = [text for said in extra.values() for text in said.values() if text.startswith("FAILED")]
+    return 1 if bad or any(cell["problem"] for cell in found.values()) else 0
 
 
 if __name__ == "__main__":

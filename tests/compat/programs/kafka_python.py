@@ -17,10 +17,10 @@ with warnings.catch_warnings():  # its import uses importlib.resources.read_text
 
 
 def hello(_: dict[str, str]) -> dict[str, str]:
-    return {
-        "client": f"kafka-python {importlib.metadata.version('kafka-python')}",
-        "library": f"cramjam {importlib.metadata.version('cramjam')}",
-    }
+    def version(name: str) -> str:
+        return f"{name} {importlib.metadata.version(name)}"
+
+    return {"client": version("kafka-python"), "library": ", ".join(map(version, ("lz4", "python-snappy", "zstandard")))}
 
 
 def produce(request: dict[str, str]) -> dict[str, int]:
