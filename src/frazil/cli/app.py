@@ -7,6 +7,7 @@ import click
 from frazil import __version__
 from frazil.cli.anywhere import accept_after, keep_changes
 from frazil.cli.apply import apply, diff
+from frazil.cli.bench import bench
 from frazil.cli.broker import broker
 from frazil.cli.completion import completion
 from frazil.cli.config import config
@@ -44,6 +45,6 @@ def main(context: click.Context, config: str | None, output: str, bootstrap: str
     context.obj = session
 
 
-for command in (dev, broker, land, apply, diff, topic, group, produce, consume, table, sql, restore, doctor, config, completion):
+for command in (dev, broker, land, apply, diff, topic, group, produce, consume, table, sql, restore, doctor, bench, config, completion):
     main.add_command(command)
 accept_after(main)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import pathlib
 
 import pytest
 from tests.unit.cli.fakes import Rig, connect, table_detail, table_row, topic
 
+import frazil.assembly.verbs
+from frazil.admin.bench import BenchPlan, BenchReport, Phase
 from frazil.admin.port import GroupDetail, GroupOffsetRow, IncomingRecord, SqlAnswer
 from frazil.cli import main
 
@@ -176,3 +179,34 @@ def test_table_list_shows_where_refused_records_are(rig: Rig) -> None:
     assert [(row["table"], row["state"]) for row in found] == [
         ("lake.a", "idle"), ("lake.a_dead", "dead letters"), ("lake.b", "idle"), ("lake.c", "idle"),
     ]  # fmt: skip
+
+
+def test_bench_hands_over_the_plan_and_shows_phases(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[BenchPlan] = []
+
+    async def load(host: str, port: int, plan: BenchPlan, *, notice: object) -> BenchReport:
+        plans.append(plan)
+        phases = (Phase(name="produce", records=10, bytes=10_000, seconds=2.0, p50_ms=1.234, p99_ms=2.0, p999_ms=3.0, max_ms=4.0),)
+        return BenchReport(phases=phases, errors=0, first_error="", missing=len(plans) - 1)
+
+    monkeypatch.setattr(frazil.assembly.verbs, "bench", load)
+    done = rig.run("bench", "-n", "10", "--size", "5", "-p", "3", "-z", "zstd", "--acks", "1", "-o", "json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["p50_ms"] == 1.23 and json.loads(done.stdout)["records_per_s"] == 5
+    plan = plans[0]
+    assert (plan.records, plan.seconds, plan.warmup_s, plan.record_bytes, plan.partitions) == (10, 0.0, 0.0, 5, 3)
+    assert (plan.codec, plan.acks) == ("zstd", 1)
+    assert plan.topics[0].startswith("__"), "a topic of a load is not landed"
+    lossy = rig.run("bench", "-t", "mine")
+    assert (lossy.exit_code, plans[1].topics, plans[1].seconds) == (1, ("mine",), 10.0)
+    assert "1 record(s) of the topic were not read" in lossy.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("[1]", "want a mapping"), ("a: [", "w.yaml: "), ("typo: 1", "unknown key 'typo'"), ("subscriptionsPerTopic: 2", "not offered")],
+)
+def test_a_workload_that_cannot_be_run_is_refused(rig: Rig, tmp_path: pathlib.Path, text: str, why: str) -> None:
+    (tmp_path / "w.yaml").write_text(text)
+    done = rig.run("bench", "-w", str(tmp_path / "w.yaml"))
+    assert done.exit_code == 1 and why in done.stderr
