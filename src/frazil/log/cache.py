@@ -8,16 +8,22 @@ from collections import OrderedDict
 from frazil.kit.errors import Corrupt
 from frazil.kit.shares import ByteShares
 from frazil.objects.port import ObjectStore
-from frazil.records import Batch
+from frazil.records import Batch, patch
+from frazil.records.batches import patch_in_place
 
 
 class Block:
-    """The bytes ``[start, start + len(data))`` of one object, or the ``whole`` of it. ``checked`` keeps what a check of a run found."""
+    """The bytes ``[start, start + len(data))`` of one object, or the ``whole`` of it. ``checked`` keeps what a check of a run found.
 
-    __slots__ = ("checked", "data", "start", "whole")
+    The offsets of runs are written into a block once, however often they are fetched (R31): it then has its own copy of the
+    bytes, in place of those it was made of, which the store may share.
+    """
+
+    __slots__ = ("_patched", "checked", "data", "start", "whole")
 
     def __init__(self, data: bytes, start: int, *, whole: bool = False) -> None:
-        self.data = data
+        self.data: bytes | bytearray = data
+        self._patched: dict[tuple[int, int], int] = {}
         self.start = start
         self.whole = whole
         self.checked: dict[tuple[int, int], list[Batch]] = {}
@@ -28,6 +34,18 @@ class Block:
         if at < 0 or at + length > len(self.data):
             raise Corrupt(f"{length} bytes at {position} are not in the {len(self.data)} read from {self.start}", where=where)
         return memoryview(self.data)[at : at + length]
+
+    def patched(self, position: int, length: int, base: int, *, where: str) -> memoryview:
+        """The run at ``position`` with offsets from ``base`` on, read-only and not copied. Raises Corrupt."""
+        known = self._patched.get((position, length))
+        if known is None:
+            if isinstance(self.data, bytes):
+                self.data = bytearray(self.data)
+            patch_in_place(self.view(position, length, where=where), base)
+            self._patched[position, length] = base
+        elif known != base:  # never seen in a sound log; whoever holds the other view must not see it change
+            return memoryview(patch(self.view(position, length, where=where), base)).toreadonly()
+        return self.view(position, length, where=where).toreadonly()
 
 
 class BlockCache:

@@ -17,12 +17,16 @@ _REMEMBER_BYTES = 512
 """Headers of smaller batches would take more memory than the cache counts; they are read again."""
 
 
+_SHARE_SHOWN = 8
+"""A run that is at least this part of its block is shown, not copied."""
+
+
 class Extract(NamedTuple):
     """Batches with offsets ``[base, end)``; empty ``data`` when not one fits the limit."""
 
     base: int
     end: int
-    data: bytes
+    data: bytes | memoryview
 
 
 def checked_batches(block: Block, ref: Ref, batch_bytes_max: int) -> list[Batch]:
@@ -67,8 +71,19 @@ def extract(block: Block, ref: Ref, batches: Sequence[Batch], offset: int, limit
         end = after
     if start < 0 or stop == start:
         return Extract(base, base, b"")
-    data = block.view(ref.position + start, stop - start, where=ref.object_key)
-    return Extract(base, end, bytes(data) if ref.sealed else bytes(patch(data, base)))
+    return Extract(base, end, _bytes_of(block, ref, (start, stop), base))
+
+
+def _bytes_of(block: Block, ref: Ref, place: tuple[int, int], base: int) -> bytes | memoryview:
+    """The batches at ``place`` of ``ref``, with offsets. A view keeps its whole block alive, so a small part is copied out."""
+    start, stop = place
+    copied = ref.length * _SHARE_SHOWN < len(block.data)
+    if ref.sealed or copied:
+        data = block.view(ref.position + start, stop - start, where=ref.object_key)
+        if not ref.sealed:
+            return bytes(patch(data, base))
+        return bytes(data) if (stop - start) * _SHARE_SHOWN < len(block.data) else data.toreadonly()
+    return block.patched(ref.position, ref.length, ref.base, where=ref.object_key)[start:stop]
 
 
 def whole_frames(data: bytes) -> int:

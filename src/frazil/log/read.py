@@ -17,7 +17,7 @@ from frazil.kit.names import PartitionKey
 from frazil.kit.tasks import Offload
 from frazil.log.cache import Block, BlockCache
 from frazil.log.extract import Extract, checked_batches, extract, whole_frames
-from frazil.log.refs import Bounds, OffsetAt, OffsetOutOfRange, Ref, Slice, Want
+from frazil.log.refs import Bounds, OffsetAt, OffsetOutOfRange, Pieces, Ref, Slice, Want
 from frazil.log.timesearch import Place, TimeSearch
 from frazil.log.view import LogView
 from frazil.objects.port import ObjectStore
@@ -82,10 +82,14 @@ class LogReader:
 
         Raises as ``fetch`` does, for the first want that cannot be served.
         """
+        return tuple(pieces.joined() for pieces in await self.read_pieces(wants))
+
+    async def read_pieces(self, wants: Sequence[Want]) -> tuple[Pieces, ...]:
+        """``read_many`` for who passes the bytes on at once: large ones are not copied out of the cache."""
         for tried in range(TRIES):
             located = [await self._locate(want) for want in wants]
             try:
-                return await self.read_refs(wants, located)
+                return await self._read_located(wants, located)
             except Missing as error:
                 if tried + 1 == TRIES:
                     raise Corrupt(f"an object in use is gone: {error}", where=str(wants[0].key)) from error
@@ -142,6 +146,9 @@ class LogReader:
 
     async def read_refs(self, wants: Sequence[Want], located: Sequence[tuple[Ref, ...]]) -> tuple[Slice, ...]:
         """``read_many`` with refs the caller has resolved. Raises Missing when an object is gone."""
+        return tuple(pieces.joined() for pieces in await self._read_located(wants, located))
+
+    async def _read_located(self, wants: Sequence[Want], located: Sequence[tuple[Ref, ...]]) -> tuple[Pieces, ...]:
         by_object: dict[str, list[_Piece]] = {}
         for number, (want, refs) in enumerate(zip(wants, located, strict=True)):
             left = max(want.bytes_max, 1)
@@ -156,10 +163,10 @@ class LogReader:
         finally:
             for task in tasks:
                 task.cancel()
-        return tuple(self._slice(want, number, refs, found) for number, (want, refs) in enumerate(zip(wants, located, strict=True)))
+        return tuple(self._pieces(want, number, refs, found) for number, (want, refs) in enumerate(zip(wants, located, strict=True)))
 
-    def _slice(self, want: Want, number: int, refs: tuple[Ref, ...], found: dict[tuple[int, int], Extract]) -> Slice:
-        parts: list[bytes] = []
+    def _pieces(self, want: Want, number: int, refs: tuple[Ref, ...], found: dict[tuple[int, int], Extract]) -> Pieces:
+        parts: list[bytes | memoryview] = []
         base = end = want.offset
         for at, ref in enumerate(refs):
             piece = found[number, at]
@@ -170,8 +177,7 @@ class LogReader:
             parts.append(piece.data)
             if end < ref.end:
                 break
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        return Slice(key=want.key, base=base, end=end, data=data, bounds=self._index.bounds(want.key))
+        return Pieces(key=want.key, base=base, end=end, parts=tuple(parts), bounds=self._index.bounds(want.key))
 
     async def _read_object(self, pieces: list[_Piece], found: dict[tuple[int, int], Extract]) -> None:
         """All pieces of one object; its bytes are let go when they are cut out."""

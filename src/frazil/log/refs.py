@@ -55,6 +55,23 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pieces:
+    """A slice whose bytes were not joined: ``parts`` one after the other are its ``data``. They may be views into the cache."""
+
+    key: PartitionKey
+    base: int
+    end: int
+    parts: tuple[bytes | memoryview, ...]
+    bounds: Bounds
+
+    def joined(self) -> Slice:
+        """With bytes of its own."""
+        parts = self.parts
+        data = parts[0] if len(parts) == 1 and isinstance(parts[0], bytes) else b"".join(parts)
+        return Slice(key=self.key, base=self.base, end=self.end, data=data, bounds=self.bounds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
     """What a reader asks for: batches from ``offset`` on, about ``bytes_max`` bytes, at least one batch if there is one."""
 

@@ -126,23 +126,28 @@ def split_batches(run: Bytes, *, batch_bytes_max: int, where: str = "") -> list[
 def patch(run: Bytes, base_offset: int) -> bytearray:
     """A copy of ``run`` whose batches have consecutive offsets from ``base_offset`` on.
 
-    R31: the only way from bundle bytes to anyone; *every* batch is patched. The CRC does not cover the offset. Raises
-    Corrupt when the frames do not fill the run.
+    R31: with ``patch_in_place`` the only way from bundle bytes to anyone; *every* batch is patched. The CRC does not cover
+    the offset. Raises Corrupt when the frames do not fill the run.
     """
     patched = bytearray(run)
-    size = len(patched)
+    patch_in_place(patched, base_offset)
+    return patched
+
+
+def patch_in_place(run: bytearray | memoryview, base_offset: int) -> None:
+    """``patch`` without the copy, for bytes that nobody else has seen. When it raises, some batches may be patched already."""
+    size = len(run)
     position = 0
     while position < size:
         if size - position < HEADER_BYTES:
             _fail("the run ends inside a batch header", "patch", position)
-        rest, last = _STEP.unpack_from(patched, position)
+        rest, last = _STEP.unpack_from(run, position)
         end = position + rest + _FRAME_OVERHEAD
         if end - position < HEADER_BYTES or end > size or last < 0 or not 0 <= base_offset <= OFFSET_MAX - last:
             _fail(f"a batch of {end - position} bytes, last offset delta {last}, cannot start at offset {base_offset}", "patch", position)
-        _OFFSET.pack_into(patched, position, base_offset)
+        _OFFSET.pack_into(run, position, base_offset)
         base_offset += last + 1
         position = end
-    return patched
 
 
 def restamp(batch: Bytes, now_ms: int) -> bytearray:

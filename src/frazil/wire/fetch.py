@@ -97,7 +97,10 @@ class AbortedRange:
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """What one partition answers. ``records``: whole patched batches, or empty. ``aborted``: None unless read committed was asked."""
+    """What one partition answers. ``records``, and ``more`` right after them: whole patched batches, or empty.
+
+    ``aborted``: None unless read committed was asked.
+    """
 
     index: int
     error_code: int = 0
@@ -106,6 +109,7 @@ class FetchedPartition:
     log_start_offset: int = -1
     records: Blob = b""
     aborted: Sequence[AbortedRange] | None = None
+    more: Sequence[Blob] = ()
 
 
 @dataclass(slots=True)
@@ -287,6 +291,7 @@ def _answer_parts(version: int, answer: FetchAnswer) -> list[Blob]:
             if len(partition.records):
                 parts.append(small)
                 parts.append(partition.records)
+                parts.extend(partition.more)
                 small = bytearray()
             if flexible:
                 small.append(0)
@@ -313,7 +318,7 @@ def _partition_head(version: int, p: FetchedPartition) -> bytes:
     head += (b"\0" if flexible else _NONE) if p.aborted is None else _aborted(p.aborted, flexible=flexible)
     if version >= 11:
         head += _NONE  # no preferred read replica: any broker reads any partition
-    return head + _length(len(p.records), flexible=flexible)
+    return head + _length(len(p.records) + sum(map(len, p.more)), flexible=flexible)
 
 
 def _aborted(ranges: Sequence[AbortedRange], *, flexible: bool) -> bytes:

@@ -431,7 +431,7 @@ def test_fetches_together_read_a_bounded_number_of_bytes() -> None:
             await on.client.produce("t", data)
         gate = on.parts.broker._dispatcher._services.fetch_gate
         highest = 0
-        real = on.parts.broker._deps.reader.read_many
+        real = on.parts.broker._deps.reader.read_pieces
 
         async def slow(wants: object) -> object:
             nonlocal highest
@@ -439,7 +439,7 @@ def test_fetches_together_read_a_bounded_number_of_bytes() -> None:
             await asyncio.sleep(1)
             return await real(wants)  # type: ignore[arg-type]
 
-        on.parts.broker._deps.reader.read_many = slow  # type: ignore[assignment,method-assign]
+        on.parts.broker._deps.reader.read_pieces = slow  # type: ignore[assignment,method-assign]
         clients = [on.another() for _ in range(6)]
         for client in clients:
             client.send(ApiKey.FETCH, 12, fetch_request(0))

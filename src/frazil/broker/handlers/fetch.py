@@ -20,7 +20,7 @@ from frazil.broker.registry import Call, Shape, handles
 from frazil.broker.services import Services
 from frazil.kit.errors import Corrupt, Missing, RetryLater
 from frazil.kit.names import PartitionId, PartitionKey
-from frazil.log.refs import OffsetOutOfRange, Slice, Want
+from frazil.log.refs import OffsetOutOfRange, Pieces, Want
 from frazil.wire.errors import ErrorCode
 from frazil.wire.fetch import FetchAnswer, FetchCall, FetchedPartition, FetchedTopic, FetchPartition, decode_fetch, encode_fetch_response
 from frazil.wire.messages.registry import ApiKey
@@ -28,6 +28,8 @@ from frazil.wire.messages.registry import ApiKey
 log = logging.getLogger(__name__)
 
 _READ_COMMITTED = 1
+_PART_BYTES = 16 * 1024
+"""Smaller parts are joined: a copy costs less than so many buffers for the kernel to collect."""
 
 
 @dataclass(slots=True)
@@ -126,7 +128,7 @@ async def _read(services: Services, readings: Sequence[_Reading], bytes_max: int
     expected = bytes_max - left
     await services.fetch_gate.enter(expected)
     try:
-        for reading, found in zip(wanted, await services.reader.read_many(wants), strict=True):
+        for reading, found in zip(wanted, await services.reader.read_pieces(wants), strict=True):
             _fill(reading.answer, found)
     except (OffsetOutOfRange, RetryLater, Missing, Corrupt):
         # One bad partition must not starve the others: each is read alone and gets its own verdict.
@@ -139,7 +141,7 @@ async def _read(services: Services, readings: Sequence[_Reading], bytes_max: int
 async def _read_alone(services: Services, reading: _Reading, want: Want) -> None:
     answer = reading.answer
     try:
-        _fill(answer, await services.reader.fetch(want.key, want.offset, bytes_max=want.bytes_max))
+        _fill(answer, (await services.reader.read_pieces([want]))[0])
     except OffsetOutOfRange as error:
         answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         answer.high_watermark = answer.last_stable_offset = error.bounds.end
@@ -151,7 +153,11 @@ async def _read_alone(services: Services, reading: _Reading, want: Want) -> None
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _fill(answer: FetchedPartition, found: Slice) -> None:
+def _fill(answer: FetchedPartition, found: Pieces) -> None:
     answer.high_watermark = answer.last_stable_offset = found.bounds.end
     answer.log_start_offset = found.bounds.start
-    answer.records = found.data
+    parts = found.parts
+    if len(parts) > 1 and sum(map(len, parts)) < _PART_BYTES * len(parts):
+        parts = (b"".join(parts),)
+    if parts:
+        answer.records, answer.more = parts[0], parts[1:]
