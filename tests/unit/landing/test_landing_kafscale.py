@@ -282,9 +282,9 @@ def test_care_stays_away_from_a_managed_catalog() -> None:
     play(story)
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.3, 0.6, 0.9, 1.2, 1.5, 1.8])
+@pytest.mark.parametrize("delay_s", [0.1, 0.5, 1.0, 1.4])
 def test_f03_a_log_exchanged_while_a_slice_is_read_is_landed_once(delay_s: float) -> None:
-    """Listing sees the new log between plan and read: what was read is of either and must not be committed under the old name."""
+    """The listing sees the new log while the old one is read: the reader finds its object gone and gets the new log's bytes."""
 
     async def story(bucket: Bucket) -> None:
         await bucket.put(0, range(100))
@@ -293,18 +293,17 @@ def test_f03_a_log_exchanged_while_a_slice_is_read_is_landed_once(delay_s: float
         inner = bucket.objects.get
 
         async def slow(key: str, **options: int) -> bytes:
-            await asyncio.sleep(0.5)
+            if not options.get("end"):  # a whole object: the reader, not the listing
+                await asyncio.sleep(1.5)
             return await inner(key, **options)
 
         bucket.objects.get = slow  # type: ignore[method-assign,assignment]
-        task = spawn("land", bucket.land(40))
+        patient = replace(auto_off(FAST), progress_idle_ms=1_000, read_patience_ms=20_000)
+        task = spawn("land", bucket.land(40, settings=patient))
         await asyncio.sleep(delay_s)
         await bucket.wipe()
         await bucket.put(0, range(1000, 1200), created_ms=200)
         await task
-        ids = await bucket.ids()
-        assert len(ids) == len(set(ids))
-        assert [number for number in ids if number >= 1000] == list(range(1000, 1200))
-        assert [number for number in ids if number < 100] == list(range(100))
+        assert await bucket.ids() == [*range(100), *range(1000, 1200)]
 
     play(story)
