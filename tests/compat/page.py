@@ -50,6 +50,10 @@ Those that ask for a coordinator by FindCoordinator v4 or above are refused ther
 - **kafka-python** needs `lz4`, `python-snappy` and `zstandard` for those codecs: `kafka-python[lz4,snappy,zstd]`.
 - **librdkafka** before 2.2 (Debian's kcat) would send gzip, snappy and lz4 uncompressed to a broker that does not advertise Produce v0,
   so it is advertised.
+- The new group protocol (KIP-848, `group.protocol=consumer`) and share groups are not served. Java says so at once; librdkafka consumes
+  nothing and says nothing, so leave its `group.protocol` at `classic`.
+- **Java's Admin** gets UnsupportedVersionException at once for what is not served: ACLs, quotas, SCRAM users, delegation tokens, log
+  directories, elections, reassignments, transactions, the quorum. `cleanup.policy=compact` is refused in words.
 - **franz-go** may wait up to its `FetchMaxWait` (5 s) for partitions without news before it asks for others on the same broker.
 """
 

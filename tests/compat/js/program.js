@@ -80,7 +80,7 @@ async function consume(request) {
     await new Promise((resolve, reject) => {
       setTimeout(resolve, 90_000).unref();
       consumer.on(consumer.events.CRASH, (event) => reject(event.payload.error));
-      const eachBatch = async ({ batch }) => {
+      const eachBatch = async ({ batch, resolveOffset }) => {
         if (read >= enough) return;
         for (const message of batch.messages) {
           const offset = BigInt(message.offset);
@@ -89,6 +89,7 @@ async function consume(request) {
           lane.next = offset + 1n;
           lane.count += 1;
           lanes.set(batch.partition, lane);
+          resolveOffset(message.offset);
           read += 1;
         }
         if (read >= enough) resolve();
