@@ -15,6 +15,8 @@ from frazil.admin.port import (
     MemberRow,
     OutgoingRecord,
     PartitionRow,
+    ResetRow,
+    ResetWish,
     TopicDetail,
     TopicRow,
 )
@@ -133,6 +135,41 @@ class KafkaClient:
         answer = await self._connection.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=[group]), DeleteGroupsResponse)
         for result in answer.results:
             check(result.error_code, f"group {group}")
+
+    async def plan_reset(self, group: str, wish: ResetWish) -> tuple[ResetRow, ...]:
+        """What a reset would commit."""
+        answer = await self._connection.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(groups=[group]), DescribeGroupsResponse)
+        found = answer.groups[0]
+        check(found.error_code, f"group {group}")
+        if found.members:
+            raise Refused(f"group {group} has {len(found.members)} member(s); stop them first")
+        committed = {(row.topic, row.partition): row.committed_offset for row in await self._group_offsets(group)}
+        topics = wish.topics or tuple(sorted({topic for topic, _ in committed}))
+        if not topics:
+            raise Missing(f"group {group!r} has no offsets; name a topic, or see `frazil group list`")
+        rows: list[ResetRow] = []
+        for topic in topics:
+            offsets = await self._reset_offsets(topic, wish)
+            rows += [
+                ResetRow(topic=topic, partition=p, committed_offset=committed.get((topic, p)), new_offset=offset)
+                for p, offset in sorted(offsets.items())
+            ]
+        return tuple(rows)
+
+    async def _reset_offsets(self, topic: str, wish: ResetWish) -> dict[int, int]:
+        numbers = sorted(p.partition_index for p in (await self._metadata(topic)).partitions)
+        ends = await records_flow.list_offsets(self._connection, topic, numbers, records_flow.LATEST)
+        if wish.to_ms is not None:
+            return await records_flow.offsets_at_time(self._connection, topic, ends, wish.to_ms)
+        begins = await records_flow.list_offsets(self._connection, topic, numbers, records_flow.EARLIEST)
+        return records_flow.offsets_at(wish.to, topic, begins, ends)
+
+    async def reset(self, group: str, rows: Sequence[ResetRow]) -> None:
+        """Commits the new offsets."""
+        offsets: dict[str, dict[int, int]] = {}
+        for row in rows:
+            offsets.setdefault(row.topic, {})[row.partition] = row.new_offset
+        await records_flow.commit_offsets(self._connection, group, offsets)
 
     async def produce(self, topic: str, records: Sequence[OutgoingRecord], *, codec: str) -> int:
         """Produces with acks=all; creates the topic when the broker is set to."""

@@ -87,6 +87,7 @@ class OutgoingRecord:
     key: bytes | None
     value: bytes | None
     partition: int = -1
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +109,35 @@ class ConsumePlan:
 
     topic: str
     start: str = "earliest"
+    start_ms: int | None = None
+    """Not None: from the first record of this time (Unix milliseconds) or later, instead of ``start``."""
     partitions: tuple[int, ...] = ()
     records_max: int | None = None
     follow: bool = False
     group: str = ""
     """Not empty: start at this group's committed offsets and commit what was handed out (KIP-free simple consumer, generation -1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetWish:
+    """Where a group shall go on: ``to`` is earliest, latest or an offset; ``to_ms``, when not None, a time instead.
+
+    ``topics``: none means every topic the group has offsets of.
+    """
+
+    topics: tuple[str, ...] = ()
+    to: str = "earliest"
+    to_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetRow:
+    """One partition of a reset. ``committed_offset`` None: the group has none there."""
+
+    topic: str
+    partition: int
+    committed_offset: int | None
+    new_offset: int
 
 
 class KafkaAdmin(Protocol):
@@ -152,6 +177,14 @@ class KafkaAdmin(Protocol):
 
     async def delete_group(self, group: str) -> None:
         """Deletes an empty group."""
+        ...
+
+    async def plan_reset(self, group: str, wish: ResetWish) -> tuple[ResetRow, ...]:
+        """What a reset would commit; Refused while the group has members. Changes nothing."""
+        ...
+
+    async def reset(self, group: str, rows: Sequence[ResetRow]) -> None:
+        """Commits these offsets for a group without members."""
         ...
 
     async def produce(self, topic: str, records: Sequence[OutgoingRecord], *, codec: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from frazil.admin.connection import BrokerConnection, check
 from frazil.admin.port import ConsumePlan, IncomingRecord, OutgoingRecord
@@ -52,7 +52,7 @@ async def produce(
         number = record.partition if record.partition >= 0 else _choose(record.key, index, len(partitions))
         if number not in partitions:
             raise Refused(f"topic {topic} has no partition {number}; it has 0 to {len(partitions) - 1}")
-        by_partition.setdefault(number, []).append(Record(key=record.key, value=record.value, timestamp_ms=now_ms))
+        by_partition.setdefault(number, []).append(_record(record, now_ms))
     options = BatchOptions(codec=Codec[codec.upper()])
     data = [PartitionProduceData(index=p, records=build_batch(rows, options=options)) for p, rows in sorted(by_partition.items())]
     request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
@@ -60,6 +60,10 @@ async def produce(
     for partition in answer.responses[0].partition_responses:
         check(partition.error_code, f"{topic}/{partition.index}", partition.error_message)
     return len(records)
+
+
+def _record(record: OutgoingRecord, now_ms: int) -> Record:
+    return Record(key=record.key, value=record.value, timestamp_ms=now_ms, headers=record.headers)
 
 
 async def consume(connection: BrokerConnection, plan: ConsumePlan, partitions: Sequence[int]) -> AsyncIterator[IncomingRecord]:
@@ -81,23 +85,15 @@ async def consume(connection: BrokerConnection, plan: ConsumePlan, partitions: S
             if left != 0:
                 offsets[partition] = max(offsets[partition], _end_of(data, offsets[partition]))
         if plan.group:
-            await _commit(connection, plan, offsets)
+            await commit_offsets(connection, plan.group, {plan.topic: offsets})
 
 
 async def _starts(connection: BrokerConnection, plan: ConsumePlan, partitions: Sequence[int], ends: dict[int, int]) -> dict[int, int]:
     begins = await list_offsets(connection, plan.topic, partitions, EARLIEST)
-    if plan.start == "latest":
-        offsets = dict(ends)
-    elif plan.start == "earliest":
-        offsets = dict(begins)
-    elif plan.start.isdecimal():
-        wanted = int(plan.start)
-        if not any(begins[p] <= wanted <= ends[p] for p in partitions):
-            held = ", ".join(f"{plan.topic}/{p} begins at {begins[p]} and ends before {ends[p]}" for p in partitions)
-            raise Refused(f"no partition holds offset {wanted}: {held}")
-        offsets = {p: min(max(wanted, begins[p]), ends[p]) for p in partitions}
+    if plan.start_ms is not None:
+        offsets = await offsets_at_time(connection, plan.topic, ends, plan.start_ms)
     else:
-        raise Refused(f"start {plan.start!r}: want earliest, latest or an offset")
+        offsets = offsets_at(plan.start, plan.topic, begins, ends)
     if plan.group:
         asked = [OffsetFetchRequestTopic(name=plan.topic, partition_indexes=list(partitions))]
         request = OffsetFetchRequest(group_id=plan.group, topics=asked)
@@ -108,6 +104,30 @@ async def _starts(connection: BrokerConnection, plan: ConsumePlan, partitions: S
             # What retention has passed is gone: such a partition starts where ``start`` says, like one without a commit.
             offsets.update({p: offset for p, offset in committed.items() if begins[p] <= offset <= ends[p]})
     return offsets
+
+
+def offsets_at(word: str, topic: str, begins: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:
+    """The offset of each partition for ``earliest``, ``latest`` or a number, which is brought inside what a partition holds.
+
+    Raises Refused for another word, and for a number that no partition holds.
+    """
+    if word == "latest":
+        return dict(ends)
+    if word == "earliest":
+        return dict(begins)
+    if not (word.isascii() and word.isdecimal()):
+        raise Refused(f"{word!r}: want earliest, latest or an offset")
+    wanted = int(word)
+    if not any(begins[p] <= wanted <= ends[p] for p in begins):
+        held = ", ".join(f"{topic}/{p} begins at {begins[p]} and ends before {ends[p]}" for p in begins)
+        raise Refused(f"no partition holds offset {wanted}: {held}")
+    return {p: min(max(wanted, begins[p]), ends[p]) for p in begins}
+
+
+async def offsets_at_time(connection: BrokerConnection, topic: str, ends: Mapping[int, int], at_ms: int) -> dict[int, int]:
+    """The offset of the first record of ``at_ms`` or later in each partition; its end where there is none."""
+    found = await list_offsets(connection, topic, sorted(ends), max(0, at_ms))
+    return {p: ends[p] if offset < 0 else offset for p, offset in found.items()}
 
 
 async def _fetch(connection: BrokerConnection, topic: str, offsets: dict[int, int]) -> list[tuple[int, memoryview]]:
@@ -154,13 +174,18 @@ def _end_of(data: memoryview, least: int) -> int:
     return end
 
 
-async def _commit(connection: BrokerConnection, plan: ConsumePlan, offsets: dict[int, int]) -> None:
-    rows = [OffsetCommitRequestPartition(partition_index=p, committed_offset=o) for p, o in offsets.items()]
-    request = OffsetCommitRequest(group_id=plan.group, topics=[OffsetCommitRequestTopic(name=plan.topic, partitions=rows)])
-    answer = await connection.ask(ApiKey.OFFSET_COMMIT, 8, request, OffsetCommitResponse)
+async def commit_offsets(connection: BrokerConnection, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+    """Commits as somebody outside the group: only a group without members takes it."""
+    topics = [
+        OffsetCommitRequestTopic(
+            name=name, partitions=[OffsetCommitRequestPartition(partition_index=p, committed_offset=o) for p, o in rows.items()]
+        )
+        for name, rows in offsets.items()
+    ]
+    answer = await connection.ask(ApiKey.OFFSET_COMMIT, 8, OffsetCommitRequest(group_id=group, topics=topics), OffsetCommitResponse)
     for topic in answer.topics:
         for partition in topic.partitions:
-            check(partition.error_code, f"commit of {topic.name}/{partition.partition_index} for group {plan.group}")
+            check(partition.error_code, f"commit of {topic.name}/{partition.partition_index} for group {group}")
 
 
 def _choose(key: bytes | None, index: int, count: int) -> int:

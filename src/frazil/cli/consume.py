@@ -10,11 +10,13 @@ from frazil.admin.port import ConsumePlan, IncomingRecord
 from frazil.cli.completion import group_names, topic_names
 from frazil.cli.output import line_of
 from frazil.cli.session import Session, pass_session, run, say
+from frazil.cli.times import TIME, time_ms
 
 
 @click.command()
 @click.argument("topic", shell_complete=topic_names)
 @click.option("--from", "start", default="earliest", metavar="earliest|latest|OFFSET", show_default=True, help="Where to start.")
+@click.option("--from-time", metavar=TIME, help="Start at the first record of this time: 2026-01-31T12:00:00Z, or 15m, 2h, 7d ago.")
 @click.option("-p", "--partition", "partitions", type=int, multiple=True, help="Only these partitions.")
 @click.option("-n", "--max", "records_max", type=click.IntRange(1), help="Stop after so many records.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more at the end of the log.")
@@ -23,10 +25,20 @@ from frazil.cli.session import Session, pass_session, run, say
 )
 @pass_session
 def consume(
-    session: Session, topic: str, start: str, partitions: tuple[int, ...], records_max: int | None, follow: bool, group: str
+    session: Session,
+    topic: str,
+    start: str,
+    from_time: str | None,
+    partitions: tuple[int, ...],
+    records_max: int | None,
+    follow: bool,
+    group: str,
 ) -> None:
     """Print the records of a topic: values as lines, or whole records with -o json or -o yaml."""
-    plan = ConsumePlan(topic=topic, start=start, partitions=partitions, records_max=records_max, follow=follow, group=group)
+    start_ms = None if from_time is None else time_ms(from_time, "--from-time")
+    plan = ConsumePlan(
+        topic=topic, start=start, start_ms=start_ms, partitions=partitions, records_max=records_max, follow=follow, group=group
+    )
 
     async def work() -> None:
         count = 0

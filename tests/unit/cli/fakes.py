@@ -20,6 +20,8 @@ from frazil.admin.port import (
     NewTable,
     OutgoingRecord,
     PartitionRow,
+    ResetRow,
+    ResetWish,
     SqlAnswer,
     TableAdmin,
     TableDetail,
@@ -40,6 +42,7 @@ class FakeKafka:
     records: list[IncomingRecord] = field(default_factory=list)
     produced: list[OutgoingRecord] = field(default_factory=list)
     plans: list[ConsumePlan] = field(default_factory=list)
+    resets: list[tuple[str, ResetWish]] = field(default_factory=list)
     changes: list[tuple[str, object]] = field(default_factory=list)
 
     async def list_topics(self) -> tuple[TopicRow, ...]:
@@ -71,6 +74,13 @@ class FakeKafka:
 
     async def delete_group(self, group: str) -> None:
         del self.groups[group]
+
+    async def plan_reset(self, group: str, wish: ResetWish) -> tuple[ResetRow, ...]:
+        self.resets.append((group, wish))
+        return (ResetRow(topic="t", partition=0, committed_offset=None, new_offset=5),)
+
+    async def reset(self, group: str, rows: Sequence[ResetRow]) -> None:
+        self.changes.append((group, tuple(rows)))
 
     async def produce(self, topic: str, records: Sequence[OutgoingRecord], *, codec: str) -> int:
         self.produced += records

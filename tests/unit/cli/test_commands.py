@@ -10,8 +10,10 @@ from tests.unit.cli.fakes import Rig, connect, table_detail, table_row, topic
 
 import frazil.assembly.verbs
 from frazil.admin.bench import BenchPlan, BenchReport, Phase
-from frazil.admin.port import GroupDetail, GroupOffsetRow, IncomingRecord, SqlAnswer
+from frazil.admin.port import GroupDetail, GroupOffsetRow, IncomingRecord, ResetWish, SqlAnswer
 from frazil.cli import main
+from frazil.cli.times import time_ms
+from frazil.kit.names import TimestampMs
 
 
 @pytest.fixture
@@ -210,3 +212,43 @@ def test_a_workload_that_cannot_be_run_is_refused(rig: Rig, tmp_path: pathlib.Pa
     (tmp_path / "w.yaml").write_text(text)
     done = rig.run("bench", "-w", str(tmp_path / "w.yaml"))
     assert done.exit_code == 1 and why in done.stderr
+
+
+def test_group_reset_shows_first_and_does_it_when_told(rig: Rig) -> None:
+    shown = rig.run("group", "reset", "g", "--to", "latest", "-t", "t", "-o", "json")
+    assert json.loads(shown.stdout) == {"topic": "t", "partition": 0, "committed": None, "new": 5}
+    assert "nothing was changed" in shown.stderr and rig.kafka.changes == []
+    done = rig.run("group", "reset", "g", "--to-time", "2026-01-31T12:00:00.250+01:00", "--execute")
+    assert "group g was reset" in done.stderr
+    assert [row.new_offset for row in rig.kafka.changes[0][1]] == [5]  # type: ignore[attr-defined]
+    assert rig.kafka.resets == [
+        ("g", ResetWish(topics=("t",), to="latest", to_ms=None)),
+        ("g", ResetWish(topics=(), to="", to_ms=1_769_857_200_250)),
+    ]
+    for wrong in ((), ("--to", "latest", "--to-time", "1h"), ("--to-time", "soon")):
+        assert rig.run("group", "reset", "g", *wrong).exit_code == 1
+    assert len(rig.kafka.resets) == 2
+
+
+def test_times_are_points_or_how_long_ago() -> None:
+    class Fixed:
+        def now_ms(self) -> TimestampMs:
+            return TimestampMs(10_000_000_000)
+
+        def monotonic_ms(self) -> float:
+            return 0.0
+
+    assert time_ms("1970-01-01T00:00:01Z", "--x") == time_ms("1970-01-01 00:00:01", "--x") == 1_000
+    assert time_ms("1969-12-31", "--x") == -86_400_000
+    assert [10_000_000_000 - time_ms(text, "--x", Fixed()) for text in ("250ms", "90s", "15m", "2h", "7d")] == [
+        250, 90_000, 900_000, 7_200_000, 604_800_000,
+    ]  # fmt: skip
+
+
+def test_consume_from_a_time_and_produce_with_headers(rig: Rig) -> None:
+    rig.run("consume", "t", "--from-time", "1970-01-01T00:00:02Z")
+    assert rig.kafka.plans[0].start_ms == 2_000
+    done = rig.run("produce", "t", "-H", "a=1", "--header", "b=x=y", "-H", "c=", stdin="v\n")
+    assert done.exit_code == 0
+    assert rig.kafka.produced[0].headers == (("a", b"1"), ("b", b"x=y"), ("c", b""))
+    assert "want NAME=VALUE" in rig.run("produce", "t", "-H", "a", stdin="v\n").stderr
