@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import pathlib
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -388,5 +389,29 @@ def test_segments_of_one_log_are_never_seen_beside_the_identity_of_another() -> 
         await task
         identity = bucket.listing.identity(KEY)
         assert seen == {(10, 100)} and identity is not None and (bucket.listing.end(KEY), identity.created_ms) == (20, 500)
+
+    run(work)
+
+
+GOLDEN = sorted(path for path in (pathlib.Path(__file__).resolve().parents[2] / "corpus" / "kfs").glob("*.kfs.hex"))
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.name.removesuffix(".kfs.hex"))
+def test_every_golden_segment_of_kafscale_is_read_whole(path: pathlib.Path) -> None:
+    """Bytes of the original's writer and of an independent one (tests/corpus): found by listing, read batch by batch."""
+    kfs = bytes.fromhex(path.read_text())
+    base, last = int.from_bytes(kfs[8:16], "big"), int.from_bytes(kfs[-12:-4], "big")
+
+    async def work() -> None:
+        bucket = Bucket("default/")
+        stem = f"default/events/0/segment-{base:020d}"
+        await bucket.objects.put_if_absent(f"{stem}.kfs", kfs)
+        await bucket.objects.put_if_absent(
+            f"{stem}.index", bytes.fromhex(path.with_name(path.name.replace(".kfs.", ".index.")).read_text())
+        )
+        await bucket.look()
+        assert bucket.listing.bounds(KEY) == Bounds(start=base, end=last + 1)
+        slice_ = await bucket.reader.fetch(KEY, base, bytes_max=1 << 20)
+        assert (slice_.data, slice_.end) == (kfs[32:-16], last + 1)
 
     run(work)
