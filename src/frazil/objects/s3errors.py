@@ -110,6 +110,8 @@ def _without_answer(call: Call, text: str) -> FrazilError:
     if "169.254.169.254" in text or "169.254.170.2" in text:
         why = "no credentials: none are set, and the instance metadata service does not answer"
         return RetryLater(f"{call}: {why}; set s3.access_key_id and s3.secret_access_key, or AWS_…", after_ms=1000)
+    if "InvalidCertificate" in text:
+        return Refused(f"{call}: the certificate of {call.endpoint} is not trusted; name its authority's file in s3.ca_file")
     if "kind: Connect" in text:  # nothing was sent
         return RetryLater(f"{call}: cannot connect to {call.endpoint}; is it up, and the address right?", after_ms=500)
     return _lost(call, "the connection broke")

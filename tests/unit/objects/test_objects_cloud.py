@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pathlib
 import random
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+import trustme
 
 from frazil.kit.clock import SystemClock
 from frazil.kit.errors import Conflict, Corrupt, FrazilError, Missing, OutcomeUnknown, Refused, RetryLater
@@ -332,3 +335,29 @@ def test_given_keys_do_not_mix_with_variables(monkeypatch: pytest.MonkeyPatch) -
     head = run([OK], work).heads[0]
     assert "Credential=AK/" in head
     assert "of-other-keys" not in head
+
+
+def test_a_private_authority_is_trusted_when_it_is_named(tmp_path: pathlib.Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+
+    async def main() -> None:
+        server = Server([OK])
+        listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=context)
+        access = CloudAccess(
+            endpoint=f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}", region="r", access_key_id="AK", secret_access_key=SECRET
+        )
+        try:
+            trusting = replace(access, ca_file=str(tmp_path / "ca.pem"))
+            store = open_objects("s3://bucket", offload=InlineOffload(), clock=SystemClock(), access=trusting)
+            assert await store.get("a") == b"0123456789"
+            store = open_objects("s3://bucket", offload=InlineOffload(), clock=SystemClock(), access=access)
+            with pytest.raises(Refused, match="ca_file"):
+                await store.get("a")
+        finally:
+            listener.close()
+            await server.close()
+
+    asyncio.run(main())
