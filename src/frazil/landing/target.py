@@ -13,7 +13,7 @@ from frazil.landing.lake import Lake, within
 from frazil.landing.settings import LandingDeps, LandingSettings
 from frazil.metadata.landedtables import get_table_uuid, put_table_uuid
 from frazil.metadata.landings import LandingSpec
-from frazil.schemas import DecodeOptions, decoder_for, parse_columns
+from frazil.schemas import DecodeOptions, decoder_for, evolve, parse_columns
 
 MANIFEST_PROPERTY = "frazil.manifest"
 """Table property: the manifest whose landing made the table. Two that write one table are refused (R35), wherever they run."""
@@ -83,7 +83,21 @@ class Target:
                 raise Refused(
                     f"table {self.spec.table} has no column {', '.join(missing)}: add it, or leave it out of the landing's columns"
                 )
+            self._check_types(columns)
         return Shape(decoder=self._decoder, columns=columns, metadata_columns=with_metadata)
+
+    def _check_types(self, columns: pa.Schema) -> None:
+        """Raises Refused when the table has a declared column in a type that the declared one cannot grow into, or that into it: values
+        would land as something nobody asked for, or all of them as dead letters. Happens when a topic had landed by itself before.
+        """
+        declared = self._decoder.schema
+        if declared is None:
+            return
+        names = {name.lower(): name for name in columns.names}
+        try:
+            evolve(pa.schema([field.with_name(names[field.name.lower()]) for field in declared]), columns)
+        except Refused as error:
+            raise Refused(f"table {self.spec.table} has other types than the landing's columns: {error}") from error
 
     def _fixed_names(self) -> list[str] | None:
         """The columns of a decoder that has its own (raw); None when they are inferred."""

@@ -219,3 +219,26 @@ def test_commit_bytes_commit_before_the_interval() -> None:
         await tasks[0]
 
     play(story)
+
+
+def test_declared_columns_of_another_type_than_the_table_has_stop_the_landing_with_the_column_named() -> None:
+    """The topic had landed by itself: ``price`` is a double. Declared as decimal it would land as double, and nobody would say so."""
+
+    async def story(world: World) -> None:
+        await world.topics.create("t", 1)
+        await world.produce("t", [js(id=1, price=1.5)])
+        await world.land()
+        spec = LandingSpec(table="default.t", topics=("t",), value="json", columns=("id int", "price decimal(9,2)"))
+        await put_landing(world.store, spec)
+        await world.produce("t", [js(id=2, price=2.5)])
+        await world.land()
+        status = await world.status("default.t")
+        assert status.state == "failed", status
+        assert "column price" in status.reason and "decimal" in status.reason
+        assert len(await world.rows("default.t")) == 1
+        # What Iceberg can promote is no other type: id is a long in the table.
+        await put_landing(world.store, replace(spec, columns=("id int", "price float")))
+        await world.land()
+        assert len(await world.rows("default.t")) == 2
+
+    play(story)
