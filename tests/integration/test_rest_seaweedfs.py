@@ -25,7 +25,7 @@ from frazil.catalogs.history import Keep
 from frazil.catalogs.port import LoadedTable
 from frazil.catalogs.progress import Move, SourcePartition, named_object, read_progress
 from frazil.catalogs.scan import Span, live_files, read_rows
-from frazil.kit.errors import Refused
+from frazil.kit.errors import Conflict, OutcomeUnknown, Refused
 from frazil.kit.tasks import ThreadOffload
 from frazil.query import TableSource
 from frazil.query.platforms.duckdb import DuckdbPlatform
@@ -149,6 +149,47 @@ def test_two_writers_on_one_head_and_a_foreign_one(seaweedfs: SeaweedFs) -> None
             assert await asyncio.to_thread(by_pyiceberg, seaweedfs, "it.rivals", 7) == list(range(5))
 
     asyncio.run(work())
+
+
+def test_r16_the_very_first_commit_and_one_that_is_late_after_a_rollback(seaweedfs: SeaweedFs) -> None:
+    """What R16 leans on: "no snapshot yet" is asserted too, and a sequence number is given once, even over a rollback."""
+
+    async def work() -> None:
+        async with lake(seaweedfs.catalog, OAUTH, "first") as one, lake(seaweedfs.catalog, OAUTH, "first") as two:
+            base = await one.table()
+            outcomes = await asyncio.gather(*(rig.land_once(10, base=base) for rig in (one, two)))
+            assert sorted(isinstance(outcome, Committed) for outcome in outcomes) == [False, True]
+            base = await one.table()
+            first = base.metadata["current-snapshot-id"]
+            requests: list[tuple[Any, Any]] = []
+            through = one.inner.commit
+
+            async def keep(ident: str, on: LoadedTable, requirements: Any, updates: Any) -> LoadedTable:
+                requests.append((requirements, updates))
+                raise OutcomeUnknown("cut")
+
+            one.committer.catalog = Kept(one.inner, keep)
+            waiting = asyncio.ensure_future(one.land_once(20, base=base))
+            while not requests:
+                await asyncio.sleep(0.01)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await two.land(20)
+            back = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": first}
+            await through("it.first", await one.table(), [], [back])
+            with pytest.raises((Conflict, Refused)):
+                await through("it.first", base, *requests[0])
+            assert await by_duckdb(two.inner, await two.table()) == list(range(10))
+
+    asyncio.run(work())
+
+
+class Kept(Catalog):
+    """Another commit, the rest as it is."""
+
+    def __init__(self, inner: Catalog, commit: Any) -> None:
+        self.load, self.create, self.list, self.drop = inner.load, inner.create, inner.list, inner.drop  # type: ignore[method-assign]
+        self.commit = commit  # type: ignore[method-assign]
 
 
 def test_a_table_of_pyiceberg_is_read_and_landed_in(seaweedfs: SeaweedFs) -> None:

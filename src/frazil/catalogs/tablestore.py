@@ -20,6 +20,7 @@ T = TypeVar("T")
 _MARGIN_MS: Final = 60_000
 _STORES_MAX: Final = 256
 _SUSPECT_MS: Final = 10_000
+VENDED_KEYS: Final = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,17 +67,25 @@ class TableObjects(ObjectStore):
         self._tables: dict[str, _Table] = {}
         self._stores: dict[tuple[str, tuple[tuple[str, str], ...]], ObjectStore] = {}
         self._turns: dict[str, asyncio.Lock] = {}
+        self._wanted: set[str] = set()
 
-    def learn(self, ident: str, locations: Sequence[str], accesses: Sequence[Access]) -> None:
-        """What a load of ``ident`` said about its files: the table's own location, then others it keeps files in."""
+    def learn(self, ident: str, locations: Sequence[str], accesses: Sequence[Access]) -> bool:
+        """What a load of ``ident`` said about its files: the table's own location, then others it keeps files in.
+
+        False: not taken up. Many catalogs vend new keys with every load; while those in use are good they stay, and with them the
+        connections that are open under them.
+        """
         now_ms = self._clock.now_ms()
         ends = [access.ends_ms for access in accesses if access.ends_ms is not None]
         left_ms = min(ends) - now_ms if ends else float("inf")
         renew_at_ms = now_ms + max(left_ms - _MARGIN_MS, left_ms * 0.75)
         known = tuple(Access(prefix=canonical(a.prefix), options=a.options, vended=a.vended, ends_ms=a.ends_ms) for a in accesses)
-        self._tables[ident] = _Table(
-            ident=ident, locations=tuple(map(canonical, locations)), accesses=known, learned_ms=now_ms, renew_at_ms=renew_at_ms
-        )
+        table = _Table(ident=ident, locations=tuple(map(canonical, locations)), accesses=known, learned_ms=now_ms, renew_at_ms=renew_at_ms)
+        before = self._tables.get(ident)
+        if before is not None and ident not in self._wanted and now_ms < before.renew_at_ms and _same_but_keys(before, table):
+            return False
+        self._tables[ident] = table
+        return True
 
     def forget(self, ident: str) -> None:
         """The table is gone."""
@@ -160,8 +169,13 @@ class TableObjects(ObjectStore):
 
     async def _renew_once(self, table: _Table) -> None:
         async with self._turns.setdefault(table.ident, asyncio.Lock()):
-            if self._tables.get(table.ident) is table:  # nobody else did meanwhile
+            if self._tables.get(table.ident) is not table:
+                return  # somebody else did meanwhile
+            self._wanted.add(table.ident)
+            try:
                 await self._renew(table.ident)
+            finally:
+                self._wanted.discard(table.ident)
 
     def _suspect(self, table: _Table) -> None:
         """A store that says "later" may mean that access has ended before its time: the next call asks for new, but not all the time."""
@@ -194,6 +208,20 @@ class TableObjects(ObjectStore):
                 self._stores.pop(next(iter(self._stores)))  # the oldest: most likely access that has ended
             store = self._stores[name] = self._open(root, access.options)
         return store
+
+
+def _same_but_keys(one: _Table, other: _Table) -> bool:
+    def shape(table: _Table) -> object:
+        return table.locations, [
+            (
+                access.prefix,
+                access.vended,
+                sorted(item for item in access.options.items() if not (access.vended and item[0] in VENDED_KEYS)),
+            )
+            for access in table.accesses
+        ]
+
+    return shape(one) == shape(other)
 
 
 def _split(key: str, root: str) -> tuple[str, str]:

@@ -205,6 +205,8 @@ def test_a_location_with_other_files_is_not_taken_as_our_own(tmp_path: pathlib.P
             await rig.inner.drop(IDENT)
             again = await rig.inner.create(IDENT, CreateTable(schema=SCHEMA))
             assert "frazil.owns-location" not in again.metadata["properties"]
+            assert (await rig.land(10)).table.uuid == again.uuid
+            assert_exactly_once(await rig.table(), 10)
 
     with_double(tmp_path, work)
 

@@ -19,6 +19,7 @@ from tests.unit.catalogs.restrig import PROPERTIES, opened, with_double
 from tests.unit.catalogs.rig import IDENT, SCHEMA
 
 from frazil.catalogs import CreateTable
+from frazil.catalogs.rest.answers import Words
 from frazil.catalogs.rest.client import Call, RestClient
 from frazil.catalogs.rest.http import Answer, Http, Request
 from frazil.catalogs.rest.properties import rest_properties
@@ -383,3 +384,12 @@ def test_properties_that_make_no_sense(url: str, properties: Mapping[str, str], 
 def test_the_address_may_end_as_people_write_it() -> None:
     for url in ("https://h/api", "rest+https://h/api/", "rest+https://h/api/v1", "rest+https://h/api/v1/"):
         assert rest_properties(url, {}).uri == "https://h/api"
+
+
+def test_what_was_secret_is_forgotten_when_it_is_replaced() -> None:
+    words = Words({"a-property"})
+    for number in range(1000):
+        words.hide("token", f"token-{number}", f"token-{number - 1}")
+        words.hide("table a.t", f"key-{number}")
+    assert words.clean("a-property token-999 token-998 key-999 key-3 abc") == f"{4 * '******** '}key-3 abc"
+    assert sum(len(found) for found in words._secrets.values()) == 4

@@ -139,6 +139,26 @@ def test_keys_are_renewed_before_they_end() -> None:
     in_world(work)
 
 
+def test_new_keys_with_every_load_do_not_change_the_store() -> None:
+    """The connections under the old keys stay in use; what else changes is taken up at once."""
+
+    async def work(world: World) -> None:
+        world.vend("a.t")
+        await world.store.put_if_absent("s3://lake/a/t/x", b"x")
+        for number in range(1, 20):
+            access = Access(prefix="s3://lake/a/t/", options={"s3.access-key-id": f"other-{number}"}, vended=True, ends_ms=10**15)
+            assert world.store.learn("a.t", ("s3://lake/a/t",), (access,)) is False
+            await world.store.get("s3://lake/a/t/x")
+        assert world.opened == ["s3://lake"]
+        assert world.last_key == "a.t-0"
+        moved = Access(prefix="s3://lake/a/t/", options={"s3.access-key-id": "k", "s3.endpoint": "http://new"}, vended=True)
+        assert world.store.learn("a.t", ("s3://lake/a/t",), (moved,)) is True
+        await world.store.get("s3://lake/a/t/x")
+        assert world.last_key == "k"
+
+    in_world(work)
+
+
 def test_keys_that_a_store_refuses_are_replaced_once() -> None:
     async def work(world: World) -> None:
         world.vend("a.t")

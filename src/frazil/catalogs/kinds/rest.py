@@ -7,6 +7,7 @@ it is the committer's (R16).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from frazil.objects import open_objects
 from frazil.objects.access import CloudAccess
 from frazil.objects.port import ObjectStore
 
+_LOG: Final = logging.getLogger("frazil.catalogs")
 CREATE_ID: Final = "frazil.create-id"
 """Table property: tells our own create whose answer was lost from somebody else's."""
 _PAGES_MAX: Final = 10_000
@@ -168,14 +170,27 @@ class RestCatalog(Catalog):
         Catalogs reuse locations: of a table that was dropped without its files, or one that was renamed and lives on. Where other files
         are found, care never judges files that no metadata names.
         """
-        async for info in self._objects.list(f"{made.location.rstrip('/')}/"):
-            if info.key != canonical(made.metadata_location):
-                return made
+        if not await self._alone(made):
+            return made
         update = {"action": "set-properties", "updates": {OWNS_LOCATION: made.location}}
         try:
             return await self.commit(made.ident, made, [{"type": "assert-table-uuid", "uuid": made.uuid}], [update])
         except RetryLater:
             return await self.load(made.ident)  # whether it was set is seen there; without it the table only keeps more files
+
+    async def _alone(self, made: LoadedTable) -> bool:
+        """Whether nothing but the table's first metadata file is in its location."""
+        try:
+            async for info in self._objects.list(f"{made.location.rstrip('/')}/"):
+                if info.key != canonical(made.metadata_location):
+                    _LOG.warning(
+                        "table %s: its location %s holds other files; old files of it are never deleted", made.ident, made.location
+                    )
+                    return False
+        except (Refused, RetryLater) as error:
+            _LOG.warning("table %s: its location cannot be listed, so old files of it are never deleted: %s", made.ident, error)
+            return False
+        return True
 
     # --- loading -----------------------------------------------------------------------------------------------------
 
@@ -194,8 +209,9 @@ class RestCatalog(Catalog):
     async def _learn(self, ident: str, result: Mapping[str, Any]) -> None:
         locations = self._locations[ident]
         accesses = accesses_of(result, locations[0], (await self._client.config()).storage)
-        self._client.words.hide(*(text for access in accesses for name, text in access.options.items() if _secret(name)))
-        self._objects.learn(ident, locations, accesses)
+        if self._objects.learn(ident, locations, accesses):
+            secrets = (text for access in accesses for name, text in access.options.items() if _secret(name))
+            self._client.words.hide(f"table {ident}", *secrets)
 
     async def _renew_access(self, ident: str) -> None:
         """New credentials: from the endpoint for them where the catalog has it, else with the table itself."""

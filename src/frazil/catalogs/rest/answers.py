@@ -17,26 +17,27 @@ _BUSY: Final = frozenset({425, 429, 503})
 _WORDS_MAX: Final = 600
 _AFTER_MS: Final = 1_000
 _AFTER_MS_MAX: Final = 600_000
+_SECRET_LEAST: Final = 4
 _MASK: Final = "********"
 
 
 class Words:
-    """Takes secrets out of texts. Secrets may be added while they come up: tokens, vended keys."""
+    """Takes secrets out of texts. More come up on the way: tokens, vended keys."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._secrets = {secret for secret in secrets if secret}
+        self._secrets: dict[str, frozenset[str]] = {}
+        self.hide("properties", *secrets)
 
-    def hide(self, *secrets: str) -> None:
-        """From now on these do not pass. Texts of fewer than four characters would mask everything and are left."""
-        self._secrets.update(secret for secret in secrets if len(secret) >= 4)
+    def hide(self, owner: str, *secrets: str) -> None:
+        """From now on these do not pass, in place of what ``owner`` had before: the set does not grow for ever.
 
-    def forget(self, *secrets: str) -> None:
-        """These were replaced; the set must not grow for ever."""
-        self._secrets.difference_update(secrets)
+        Texts of fewer than four characters would mask everything and are left.
+        """
+        self._secrets[owner] = frozenset(secret for secret in secrets if len(secret) >= _SECRET_LEAST)
 
     def clean(self, text: str) -> str:
         """``text`` with each secret masked."""
-        for secret in sorted(self._secrets, key=len, reverse=True):
+        for secret in sorted({secret for found in self._secrets.values() for secret in found}, key=len, reverse=True):
             text = text.replace(secret, _MASK)
         return text
 

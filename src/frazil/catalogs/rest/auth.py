@@ -129,8 +129,7 @@ class ClientCredentials(Auth):
             life_s = float(value.get("expires_in") or 0)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise Refused(f"{what}: the answer holds no access_token; is oauth2-server-uri the token endpoint?") from None
-        self._words.forget(self._token)
-        self._words.hide(token)
+        self._words.hide("token", token, self._token)
         self._token = token
         # A minute before the end, or at three quarters of a short life.
         life_ms = life_s * 1000

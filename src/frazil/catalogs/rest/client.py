@@ -114,7 +114,7 @@ class RestClient:
         call = Call(method="GET", path="config", what=f"asking the catalog {given.uri} for its configuration")
         value = await self._exchange(call, f"{given.uri}/v1/config{query}", given.headers)
         defaults, overrides = _texts(value.get("defaults")), _texts(value.get("overrides"))
-        self.words.hide(*secrets_in(defaults), *secrets_in(overrides))
+        self.words.hide("config", *secrets_in(defaults), *secrets_in(overrides))
         mine = {"prefix": given.prefix} if given.prefix is not None else {}
         merged = {**defaults, **given.storage, **mine, **overrides}
         headers = {name[len("header.") :]: text for name, text in merged.items() if name.startswith("header.")}

@@ -70,7 +70,7 @@ class SigV4(Auth):
             frozen = self._chain.get_frozen_credentials()
         except BotoCoreError as error:
             raise RetryLater(f"signing with SigV4: AWS credentials are not to be had now: {type(error).__name__}") from None
-        self._words.hide(frozen.secret_key, frozen.token or "")
+        self._words.hide("chain", frozen.secret_key, frozen.token or "")
         return frozen
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from frazil.catalogs.tablestore import Access
+from frazil.catalogs.tablestore import VENDED_KEYS, Access
 
 DELEGATION: Final = {"X-Iceberg-Access-Delegation": "vended-credentials"}
-_KEYS: Final = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
 _EXPIRY: Final = "expires-at-ms"
 
 
@@ -30,8 +29,8 @@ def accesses_of(result: Mapping[str, Any], location: str, storage: Mapping[str, 
 
 def access(prefix: str, given: Mapping[str, str], below: Mapping[str, str]) -> Access:
     """``given`` over ``below``. Keys come from one place only: a vended key pair is never used with another's session token."""
-    vended = any(name in given for name in _KEYS)
-    rest = {name: text for name, text in below.items() if not (vended and name in _KEYS)}
+    vended = any(name in given for name in VENDED_KEYS)
+    rest = {name: text for name, text in below.items() if not (vended and name in VENDED_KEYS)}
     ends = [int(text) for name, text in given.items() if name.endswith(_EXPIRY) and text.isdigit()]
     options = {name: text for name, text in {**rest, **given}.items() if not name.endswith(_EXPIRY)}
     return Access(prefix=prefix, options=options, vended=vended, ends_ms=min(ends, default=None))
