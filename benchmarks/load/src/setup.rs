@@ -78,21 +78,22 @@ pub fn connect(address: &str) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-/// Producer id and epoch (InitProducerId v1, no transactional id); asks again while the broker says "later".
+/// Producer id and epoch (InitProducerId v4, no transactional id); asks again while the broker says "later".
 pub fn init_producer_id(stream: &mut TcpStream) -> Result<(i64, i16), String> {
+    let mut code = 0;
     for _ in 0..50 {
-        let mut frame = Frame::new(22, 1, 1);
-        frame.i16(-1).i32(60_000);
+        let mut frame = Frame::new(22, 4, 1);
+        frame.raw(&[0, 0]).i32(60_000).i64(-1).i16(-1).raw(&[0]); // tags of the header, no transactional id, no producer yet
         let answer = call(stream, frame.done())?;
         let mut reader = Reader::new(&answer);
-        reader.take(8)?;
-        let code = reader.i16()?;
+        reader.take(4 + 1 + 4)?;
+        code = reader.i16()?;
         if code == 0 {
             return Ok((reader.i64()?, reader.i16()?));
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    Err("no producer id in 50 tries".into())
+    Err(format!("no producer id in 50 tries; the last answer had code {code}"))
 }
 
 fn call(stream: &mut TcpStream, frame: Vec<u8>) -> Result<Vec<u8>, String> {
