@@ -14,6 +14,7 @@ from tests.differential.json_kernel import Differ, check_equal, run_chunk
 from frazil.kit.kernel import kernel
 from frazil.schemas import DecodeOptions, decoder_for, parse_columns
 from frazil.schemas.json import JsonDecoder
+from frazil.schemas.names import NameIndex
 from frazil.schemas.native import NativeJsonDecoder
 from frazil.schemas.port import REJECT_CODES
 
@@ -97,3 +98,22 @@ def test_one_decoder_in_many_threads(module: ModuleType) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(20)))
+
+
+def test_a_panic_leaves_all_to_the_exact_road(module: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
+    """No record is known that makes the kernel panic; a call that no caller makes stands in for one."""
+    schema = parse_columns(["a long"])
+    plan = module.JsonPlan(schema, [NameIndex(["a"]).tables()], {})
+    rules = {"depth_max": 64, "value_bytes_max": 100, "nulls_fit": True, "watch": False, "strict": False}
+    rows, unsure = plan.lay(pa.array([b'{"a":1}', b'{"a":2}'], pa.binary()), [7, 8, 9], **rules)
+    assert "panicked" in capfd.readouterr().err
+    assert unsure == [0, 1]
+    assert pa.record_batch(rows) == pa.RecordBatch.from_pylist([], schema=schema)
+
+
+@pytest.mark.parametrize("values", [pa.array(["x"]), pa.array([1]), pa.array([b"x"], pa.binary(1)), [b"x"], None], ids=str)
+def test_what_is_no_column_of_bytes_is_refused(module: ModuleType, values: object) -> None:
+    plan = module.JsonPlan(parse_columns(["a long"]), [NameIndex(["a"]).tables()], {})
+    rules = {"depth_max": 64, "value_bytes_max": 100, "nulls_fit": True, "watch": False, "strict": False}
+    with pytest.raises((TypeError, AttributeError)):
+        plan.lay(values, [], **rules)
