@@ -1,95 +1,171 @@
-"""``frazil land -f``: runs the landings of exactly the manifests given, in the foreground, in or out of a cluster."""
+"""``frazil land -f``: runs the landings of exactly the manifests given, in the foreground.
+
+One ``IcebergProcessor`` runs anywhere, from the log its bucket holds; ``Table`` manifests run from the cluster of the settings.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 
-from frazil.admin.manifests import Manifest
+from frazil.admin.manifests import Manifest, check_together
 from frazil.admin.manifests.catalogspec import NamedCatalogSpec
-from frazil.admin.manifests.kinds import ProcessorSpec, TableSpec
-from frazil.admin.manifests.wanted import LandingDefaults, landings_of
+from frazil.admin.manifests.kinds import ProcessorSpec, TableSpec, TopicSpec
+from frazil.admin.manifests.plan import check_owner
+from frazil.admin.manifests.wanted import landings_of, wanted_of
 from frazil.assembly.landing import landing_settings
 from frazil.assembly.log_lines import set_up_logging
 from frazil.assembly.manifestfiles import load_manifests
-from frazil.assembly.namedcatalogs import open_named
+from frazil.assembly.manifests import landing_defaults
+from frazil.assembly.namedcatalogs import CatalogBook, open_named
 from frazil.assembly.running import finish, first_of
 from frazil.assembly.settings import FrazilSettings
-from frazil.assembly.sources import Source, Tools, open_source
+from frazil.assembly.sources import Source, Tools, cluster_source, open_source
 from frazil.assembly.stopping import stop_requested
-from frazil.assembly.stores import process_faults
+from frazil.assembly.stores import open_stores, process_faults
 from frazil.catalogs.port import Catalog, CatalogDeps
 from frazil.kit.chance import system_chance
 from frazil.kit.clock import SystemClock
 from frazil.kit.errors import Refused
 from frazil.kit.tasks import ThreadOffload, spawn
-from frazil.landing import Landing, LandingDeps
+from frazil.landing import Landing, LandingDeps, LandingSettings
 from frazil.landing.target import check_options
-from frazil.metadata.landings import LandingSpec, LandingStatus
+from frazil.metadata.landings import LandingSpec, LandingStatus, get_landing
 
 _LOG = logging.getLogger("frazil.land")
 _REPORT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """One processor and what it asks for."""
+class _Run:
+    """Everything open that a landing process needs."""
 
-    manifest: Manifest
-    spec: ProcessorSpec
+    title: str
+    tools: Tools
+    source: Source
+    catalogs: Mapping[str, Catalog]
+    managed: Set[str]
     landings: tuple[LandingSpec, ...]
+    label: str
+    parallelism: int | None
 
 
 async def run_manifest(settings: FrazilSettings, files: Sequence[str]) -> None:
     """Lands until SIGTERM or SIGINT. Raises Refused for manifests that cannot be run so, also for secrets that are not there."""
     set_up_logging(settings.log_level)
-    job = _job(load_manifests(files), settings)
-    async with stop_requested(supervised=False) as stop, _tools() as tools, _opened(settings, job, tools) as (source, catalog, managed):
-        deps = LandingDeps(
-            store=source.store,
-            topics=source.topics,
-            index=source.index,
-            reader=source.reader,
-            objects=source.objects,
-            catalogs={job.manifest.metadata.name: catalog},
-            source=source.name,
-            clock=tools.clock,
-            chance=tools.chance,
-            offload=tools.offload,
-            faults=tools.faults,
-            managed=frozenset({job.manifest.metadata.name}) if managed else frozenset(),
-            specs=job.landings,
-            label=f"{job.manifest.metadata.name}:",
-            naming=source.naming,
-        )
-        landing = Landing(deps, replace(landing_settings(settings), auto=None, heavy_max=job.spec.processing.parallelism))
+    manifests = load_manifests(files)
+    check_together(manifests)
+    async with stop_requested(supervised=False) as stop, _opened(settings, manifests, stop) as run:
+        landing = Landing(_deps(run), _numbers(settings, run))
         tasks = {spawn("landing", landing.run()), spawn("report", _report(landing))}
-        tasks |= {spawn("follow log", work()) for work in source.beside}
-        _LOG.info("%s lands %s", job.manifest.title, ", ".join(f"{one.topics[0]} in {one.table}" for one in job.landings))
+        tasks |= {spawn("follow log", work()) for work in run.source.beside}
+        _LOG.info("%s lands %s", run.title, "; ".join(f"{', '.join(one.topics)} in {one.table}" for one in run.landings))
         await first_of(spawn("wait for stop", stop.wait()), tasks)
         landing.stop()
         await finish(tasks, keep_name="landing")
 
 
-def _job(manifests: Sequence[Manifest], settings: FrazilSettings) -> _Job:
-    """The one processor that is to run. Raises Refused when it is another number, or something that needs a cluster."""
+def _deps(run: _Run) -> LandingDeps:
+    return LandingDeps(
+        store=run.source.store,
+        topics=run.source.topics,
+        index=run.source.index,
+        reader=run.source.reader,
+        objects=run.source.objects,
+        catalogs=run.catalogs,
+        source=run.source.name,
+        clock=run.tools.clock,
+        chance=run.tools.chance,
+        offload=run.tools.offload,
+        faults=run.tools.faults,
+        managed=run.managed,
+        specs=run.landings,
+        label=run.label,
+        naming=run.source.naming,
+    )
+
+
+def _numbers(settings: FrazilSettings, run: _Run) -> LandingSettings:
+    numbers = replace(landing_settings(settings), auto=None)
+    return numbers if run.parallelism is None else replace(numbers, heavy_max=run.parallelism)
+
+
+def _opened(settings: FrazilSettings, manifests: Sequence[Manifest], stop: asyncio.Event) -> AbstractAsyncContextManager[_Run]:
+    """What the manifests are about, opened. Raises Refused when it is not one processor, or tables and their catalogs."""
+    titles = ", ".join(manifest.title for manifest in manifests)
     for manifest in manifests:
-        if isinstance(manifest.spec, TableSpec | NamedCatalogSpec):
-            raise Refused(f"{manifest.place}: {manifest.title} belongs to a cluster; `frazil apply` it, and `frazil land` lands it there")
-    jobs = [(manifest, manifest.spec) for manifest in manifests if isinstance(manifest.spec, ProcessorSpec)]
-    if len(jobs) != 1 or len(manifests) != 1:
-        titles = ", ".join(manifest.title for manifest in manifests)
-        raise Refused(f"land -f runs one IcebergProcessor, and these manifests hold {titles}; start one process for each")
-    manifest, spec = jobs[0]
-    defaults = LandingDefaults(commit_interval_ms=settings.landing.commit_interval_ms, commit_bytes=settings.landing.commit_bytes)
-    landings = landings_of(manifest, defaults)
+        if isinstance(manifest.spec, TopicSpec):
+            raise Refused(f"{manifest.place}: land -f makes no topics; `frazil apply` {manifest.title} and leave it out here")
+        if isinstance(manifest.spec, ProcessorSpec):
+            if len(manifests) > 1:
+                raise Refused(f"land -f runs one IcebergProcessor and nothing beside it, but got {titles}; start one process for each")
+            return _processor(settings, manifest, manifest.spec, stop)
+    if not any(isinstance(manifest.spec, TableSpec) for manifest in manifests):
+        raise Refused(f"land -f runs an IcebergProcessor or Tables; {titles} lands nothing")
+    return _tables(settings, manifests, stop)
+
+
+@asynccontextmanager
+async def _processor(settings: FrazilSettings, manifest: Manifest, spec: ProcessorSpec, stop: asyncio.Event) -> AsyncIterator[_Run]:
+    landings = _checked(landings_of(manifest, landing_defaults(settings)))
+    name = manifest.metadata.name
+    async with _tools() as tools, open_source(settings, spec, tools, stop) as source:
+        deps = CatalogDeps(objects=source.objects, offload=tools.offload, clock=tools.clock, chance=tools.chance, faults=tools.faults)
+        catalog, managed = open_named(spec.sink.catalog, settings, deps)
+        try:
+            yield _Run(
+                title=manifest.title,
+                tools=tools,
+                source=source,
+                catalogs={name: catalog},
+                managed=frozenset({name} if managed else ()),
+                landings=landings,
+                label=f"{name}:",
+                parallelism=spec.processing.parallelism,
+            )
+        finally:
+            await catalog.close()
+
+
+@asynccontextmanager
+async def _tables(settings: FrazilSettings, manifests: Sequence[Manifest], stop: asyncio.Event) -> AsyncIterator[_Run]:
+    tables = [manifest for manifest in manifests if isinstance(manifest.spec, TableSpec)]
+    landings = _checked(wanted_of(tables, landing_defaults(settings)).landings)
+    async with open_stores(settings, create=False, stop=stop) as stores:
+        book = CatalogBook(settings, stores.catalog_deps, stores.catalog)
+        try:
+            await book.refresh(stores.metadata)
+            for manifest in manifests:
+                if isinstance(manifest.spec, NamedCatalogSpec):
+                    await book.add(manifest.metadata.name, *open_named(manifest.spec, settings, stores.catalog_deps))
+            for landing in landings:
+                name = landing.options.get("catalog", "default")
+                if name not in book.catalogs:
+                    raise Refused(f"table {landing.table}: no catalog {name!r} in the cluster or in these manifests")
+                check_owner(landing, await get_landing(stores.metadata, landing.table))
+            tools = Tools(clock=stores.clock, chance=stores.chance, offload=stores.offload, faults=stores.faults)
+            yield _Run(
+                title=", ".join(manifest.title for manifest in tables),
+                tools=tools,
+                source=cluster_source(settings, stores.metadata, stores.objects, stores.instance, tools),
+                catalogs=book.catalogs,
+                managed=book.managed,
+                landings=landings,
+                label="",
+                parallelism=None,
+            )
+        finally:
+            await book.close()
+
+
+def _checked(landings: tuple[LandingSpec, ...]) -> tuple[LandingSpec, ...]:
     for landing in landings:
         landing.check()
         check_options(landing)
-    return _Job(manifest=manifest, spec=spec, landings=landings)
+    return landings
 
 
 @asynccontextmanager
@@ -99,16 +175,6 @@ async def _tools() -> AsyncIterator[Tools]:
         yield Tools(clock=SystemClock(), chance=system_chance(), offload=offload, faults=process_faults())
     finally:
         offload.close()
-
-
-@asynccontextmanager
-async def _opened(settings: FrazilSettings, job: _Job, tools: Tools) -> AsyncIterator[tuple[Source, Catalog, bool]]:
-    async with AsyncExitStack() as closing:
-        source = await closing.enter_async_context(open_source(settings, job.spec, tools))
-        deps = CatalogDeps(objects=source.objects, offload=tools.offload, clock=tools.clock, chance=tools.chance, faults=tools.faults)
-        catalog, managed = open_named(job.spec.sink.catalog, settings, deps)
-        closing.push_async_callback(catalog.close)
-        yield source, catalog, managed
 
 
 async def _report(landing: Landing) -> None:

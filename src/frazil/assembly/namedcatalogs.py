@@ -43,6 +43,13 @@ class CatalogBook:
             if self._documents.get(name) != document or isinstance(self.catalogs.get(name), _Unopened):
                 await self._open(name, document)
 
+    async def add(self, name: str, catalog: Catalog, managed: bool) -> None:  # noqa: FBT001 - as open_named gives them
+        """Puts an open catalog here, in place of one of this name; ``close`` closes it."""
+        await self._close(name)
+        self.catalogs[name], self._documents[name] = catalog, ""
+        if managed:
+            self.managed.add(name)
+
     async def keep(self, store: MetadataStore) -> None:
         """Refreshes for ever."""
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import pathlib
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -13,6 +14,7 @@ from frazil.admin.manifests.kinds import ProcessorSpec
 from frazil.assembly.cloud import cloud_access
 from frazil.assembly.marks import Marks
 from frazil.assembly.settings import FrazilSettings
+from frazil.assembly.starting import patiently
 from frazil.kit.chance import Chance
 from frazil.kit.clock import Clock
 from frazil.kit.errors import Refused
@@ -66,11 +68,11 @@ class Source:
 
 
 @asynccontextmanager
-async def open_source(settings: FrazilSettings, spec: ProcessorSpec, tools: Tools) -> AsyncIterator[Source]:
+async def open_source(settings: FrazilSettings, spec: ProcessorSpec, tools: Tools, stop: asyncio.Event) -> AsyncIterator[Source]:
     """The log behind ``source.s3``. Raises Refused when the bucket is of a cluster whose metadata cannot be opened here, RetryLater."""
     place = spec.source.s3
     bucket = f"s3://{place.bucket}"
-    found = await _find_marker(bucket, place.prefix, settings, tools)
+    found = await patiently(f"looking for a cluster in {bucket}", lambda: _find_marker(bucket, place.prefix, settings, tools), stop)
     if found is None:
         _LOG.info("%s holds no Frazil cluster: its sealed segments under %r are landed", bucket, place.prefix)
         yield _listed(settings, spec, tools)
@@ -83,23 +85,28 @@ async def open_source(settings: FrazilSettings, spec: ProcessorSpec, tools: Tool
         instance = await _instance(store, url)
         if not check_marker(instance, marker):
             raise Refused(f"metadata store {url} and {root} belong to one cluster, but the bucket is behind; start the cluster first")
-        await Marks(store, objects, tools.chance).check()
+        await patiently("checking the bucket's marks", Marks(store, objects, tools.chance).check, stop)
         _LOG.info("%s is of cluster %s: records are landed from its live tail on, by %s", root, instance.cluster_id, url)
-        index = LogIndex(store, shards=instance.shards, producers=False)
-        reader = LogReader(objects, index, BlockCache(settings.landing.cache_bytes), limits=ReadLimits(), offload=tools.offload)
-        yield Source(
-            kind="frazil",
-            name=f"{instance.cluster_id}/{instance.incarnation}",
-            store=store,
-            objects=objects,
-            topics=Topics(store, tools.clock, tools.chance),
-            index=index,
-            reader=reader,
-            naming=None,
-            beside=(index.follow,),
-        )
+        yield cluster_source(settings, store, objects, instance, tools)
     finally:
         await store.close()
+
+
+def cluster_source(settings: FrazilSettings, store: MetadataStore, objects: ObjectStore, instance: InstanceRecord, tools: Tools) -> Source:
+    """The log of a cluster whose stores are open: its live tail, sealed or not."""
+    index = LogIndex(store, shards=instance.shards, producers=False)
+    cache = BlockCache(settings.landing.cache_bytes)
+    return Source(
+        kind="frazil",
+        name=f"{instance.cluster_id}/{instance.incarnation}",
+        store=store,
+        objects=objects,
+        topics=Topics(store, tools.clock, tools.chance),
+        index=index,
+        reader=LogReader(objects, index, cache, limits=ReadLimits(), offload=tools.offload),
+        naming=None,
+        beside=(index.follow,),
+    )
 
 
 def _listed(settings: FrazilSettings, spec: ProcessorSpec, tools: Tools) -> Source:

@@ -11,7 +11,7 @@ from frazil.cli.session import Session, fail, pass_session, run, say
 
 @click.group(invoke_without_command=True)
 @click.option(
-    "-f", "--file", "files", multiple=True, metavar="FILE|DIR|-", help="Run the IcebergProcessor of this manifest, and nothing else."
+    "-f", "--file", "files", multiple=True, metavar="FILE|DIR|-", help="Run the landings of these manifests, and nothing else."
 )
 @click.option("--supervised", is_flag=True, hidden=True, help="End when the parent process ends.")
 @click.pass_context

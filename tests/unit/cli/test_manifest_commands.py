@@ -10,6 +10,7 @@ from tests.unit.cli.fakes import Rig, connect
 
 TOPIC = "apiVersion: frazil.dev/v1\nkind: Topic\nmetadata: {name: orders}\nspec: {partitions: 3, configs: {retention.ms: 1000}}\n"
 TABLE = "apiVersion: frazil.dev/v1\nkind: Table\nmetadata: {name: shop.orders}\nspec: {topics: [orders]}\n"
+CATALOG = "apiVersion: frazil.dev/v1\nkind: Catalog\nmetadata: {name: lake}\nspec: {type: rest, endpoint: https://c}\n"
 PROCESSOR = (pathlib.Path(__file__).resolve().parents[2] / "corpus" / "manifests" / "polaris.yaml").read_text()
 
 
@@ -113,14 +114,31 @@ def test_what_was_made_before_one_was_refused_is_said(rig: Rig, monkeypatch: pyt
     assert done.stdout.splitlines()[1:] == ["topic orders  created"]
 
 
-def test_land_f_runs_one_processor_and_nothing_else(rig: Rig) -> None:
-    done = rig.run("land", "-f", "table.yaml")
-    assert done.exit_code == 1 and "Table/shop.orders belongs to a cluster; `frazil apply` it" in done.stderr
-    pathlib.Path("two.yaml").write_text(PROCESSOR + "\n---\n" + PROCESSOR.replace("events-polaris", "other"))
-    done = rig.run("land", "-f", "two.yaml")
-    assert done.exit_code == 1
-    assert (
-        "land -f runs one IcebergProcessor, and these manifests hold IcebergProcessor/events-polaris, IcebergProcessor/other" in done.stderr
-    )
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (TOPIC, "land -f makes no topics; `frazil apply` Topic/orders"),
+        (PROCESSOR + "\n---\n" + PROCESSOR.replace("events-polaris", "other"), "runs one IcebergProcessor and nothing beside it, but got"),
+        (PROCESSOR + "\n---\n" + TABLE, "IcebergProcessor/events-polaris, Table/shop.orders; start one process for each"),
+        (TABLE.replace("[orders]", "[orders], catalog: lake"), "table shop.orders: no catalog 'lake' in the cluster or in these manifests"),
+        (
+            TABLE + "---\n" + TABLE.replace("shop.orders", "a.b").replace("spec: {", "spec: {table: shop.orders, "),
+            "writes table shop.orders",
+        ),
+        (CATALOG, "Catalog/lake lands nothing"),
+    ],
+)
+def test_land_f_says_what_it_cannot_run(rig: Rig, text: str, why: str) -> None:
+    done = rig.run("land", "-f", "-", stdin=text)
+    assert done.exit_code == 1 and why in done.stderr
+
+
+def test_land_f_does_not_write_a_table_of_another_manifest(rig: Rig) -> None:
+    rig.run("apply", "-f", "table.yaml")
+    text = TABLE.replace("shop.orders", "a.b").replace("spec: {", "spec: {table: shop.orders, ")
+    assert "table shop.orders is written by Table/shop.orders" in rig.run("land", "-f", "-", stdin=text).stderr
+
+
+def test_land_f_goes_without_a_subcommand(rig: Rig) -> None:
     done = rig.run("land", "-f", "table.yaml", "status")
     assert done.exit_code == 1 and "goes without a subcommand" in done.stderr

@@ -88,7 +88,7 @@ async def plan_steps(wanted: Wanted, target: ManifestTarget) -> tuple[Step, ...]
         if name not in catalogs and await target.catalog(name) is None:
             raise Refused(f"table {landing.table}: no catalog {name!r} in the cluster or in these manifests; apply its kind: Catalog too")
         existing = await target.landing(landing.table)
-        _check_owner(landing, existing)
+        check_owner(landing, existing)
         steps.append(
             Step(
                 title=f"table {landing.table}",
@@ -129,7 +129,7 @@ async def _topic_step(topic: WantedTopic, target: ManifestTarget) -> Step:
     return Step(title=f"topic {topic.name}", before=before, after=after, wanted=topic, existing=existing)
 
 
-def _check_owner(landing: LandingSpec, existing: LandingSpec | None) -> None:
+def check_owner(landing: LandingSpec, existing: LandingSpec | None) -> None:
     """Two manifests that write one table would undo each other for ever (R35). A landing made by hand is taken over."""
     owner = "" if existing is None else existing.options.get(OWNER, "")
     if owner not in ("", landing.options.get(OWNER)):
