@@ -13,7 +13,7 @@ use jiter::{Jiter, JsonValue, Peek};
 
 mod json;
 
-/// The allocator of the kernel, for all.
+/// The same allocator for all, one that is kind to those who make trees.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
