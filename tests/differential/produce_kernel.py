@@ -43,7 +43,8 @@ def random_batch(chance: random.Random) -> bytes:
         base_sequence=chance.choice([-1, 0, 2**31 - 1, chance.getrandbits(31)]),
         transactional=chance.random() < 0.03,
     )
-    records = [Record(value=chance.randbytes(chance.choice((0, 3, 100, 300))), timestamp_ms=chance.getrandbits(41))] * chance.choice((1, 1, 1, 4))
+    record = Record(value=chance.randbytes(chance.choice((0, 3, 100, 300))), timestamp_ms=chance.getrandbits(41))
+    records = [record] * chance.choice((1, 1, 1, 4))
     batch = bytearray(build_batch(records, options=options))
     if chance.random() < 0.1:  # a field under the CRC, and the CRC made right again
         at = chance.choice((21, 22, 23, 26, 57, 60, *range(27, 57)))
