@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -62,10 +63,16 @@ def complete(result: pathlib.Path, output: str, strays: list[str]) -> None:
         "command": f"python -m tests.demo_s3 --result {result}",
         "objects_in_buckets": len(listed),
         "local_data_files": len(strays),
-        "settings": [" ".join(line.split()) for line in output.partition("\n\n")[0].splitlines()],
+        "settings": [_told(line) for line in output.partition("\n\n")[0].splitlines()],
         "objects": [" ".join(line.split()) for line in listed if not line.endswith(".kfb")],
     }
     result.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+
+
+def _told(line: str) -> str:
+    """Name, value and source of a setting, without the directories of this machine."""
+    name, value, source, *_ = re.split(r"\s{2,}", line)
+    return f"{name} = {value.replace(f'{ROOT}/', '')} ({pathlib.Path(source).name if source.startswith('/') else source})"
 
 
 def main() -> int:
