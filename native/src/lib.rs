@@ -2,14 +2,23 @@
 mod batches;
 mod border;
 mod json;
+#[cfg_attr(not(target_os = "linux"), path = "memory_elsewhere.rs")]
+mod memory;
 mod produce;
 
 use pyo3::prelude::*;
 
-/// Columns of one slice are tens of megabytes, freed and made again: the system's allocator gives such blocks back to the
-/// kernel at once, and two thirds of the time of a scan would be page faults.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+/// Keeps at most so many bytes of freed blocks for the next slice.
+#[pyfunction]
+fn keep_bytes(py: Python<'_>, bytes_max: usize) {
+    py.allow_threads(|| memory::keep(bytes_max));
+}
+
+/// Bytes of freed blocks kept now.
+#[pyfunction]
+fn kept_bytes() -> usize {
+    memory::kept()
+}
 
 #[pymodule]
 fn frazil_native(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -18,5 +27,7 @@ fn frazil_native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<border::ArrowBatch>()?;
     m.add_class::<json::JsonPlan>()?;
     m.add_function(wrap_pyfunction!(produce::scan_produce, m)?)?;
+    m.add_function(wrap_pyfunction!(keep_bytes, m)?)?;
+    m.add_function(wrap_pyfunction!(kept_bytes, m)?)?;
     Ok(())
 }

@@ -88,6 +88,13 @@ impl Columns {
         self.values.data.reserve(bytes);
     }
 
+    /// One block for all values to come, so that none is ever copied to a larger one. What is not used is address space only.
+    pub fn reserve_values(&mut self, bytes: usize) {
+        if self.values.data.capacity() == 0 {
+            self.values.data.reserve_exact(bytes);
+        }
+    }
+
     /// Ends one record whose key, value and headers were pushed.
     #[inline(always)]
     pub fn end_record(&mut self, offset: i64, timestamp_ms: i64) {

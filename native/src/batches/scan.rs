@@ -4,6 +4,11 @@ use super::columns::Columns;
 use super::frame::{Frame, Unreadable, HEADER_BYTES};
 use super::records::{read_records, Wanted};
 
+/// No run is expected to hold more value bytes for each of its own; one that does makes its block grow.
+const RATIO_EXPECTED: usize = 32;
+/// The last batch of a table may go so far above its limit without making the block grow.
+const LAST_BATCH_BYTES: usize = 4 << 20;
+
 /// What one call may use. Totals count what the table has already.
 pub struct Limits {
     pub uncompressed_bytes_max: usize,
@@ -34,6 +39,7 @@ pub struct Walked {
 
 /// Appends the records of `run` from `first_offset` on, batch by batch, until it ends or a limit is reached.
 pub fn scan(run: &[u8], first_offset: i64, limits: &Limits, codecs: &mut Codecs, columns: &mut Columns) -> Walked {
+    columns.reserve_values((limits.bytes_max + LAST_BATCH_BYTES).min(run.len().saturating_mul(RATIO_EXPECTED)));
     let mut walked = Walked { position: 0, next_offset: None, faults: Vec::new(), stopped: None };
     while walked.position < run.len() {
         if columns.len() >= limits.rows_max || columns.bytes() >= limits.bytes_max {
