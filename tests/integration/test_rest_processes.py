@@ -5,50 +5,18 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 import pytest
 from pyiceberg.catalog.rest import RestCatalog as ForeignCatalog
-from pyiceberg.exceptions import NoSuchTableError
-from tests.faults.readers import LogContent, Position
+from tests.faults.restcatalog import Open, check_exactly, misbehave, positions
 from tests.faults.rig import TABLE, Deployment, Workload, check_log
 from tests.servers import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, SeaweedFs
-from tests.standins.rest_catalog import DoubleRules, RestCatalogDouble
 
 pytestmark = pytest.mark.server
-
-Open = Callable[[], ForeignCatalog]
-
-
-def positions(open_foreign: Open, table: str, columns: Sequence[str]) -> list[Position]:
-    """Positions of all rows by PyIceberg's own client; duplicates stay."""
-    try:
-        found = open_foreign().load_table(table).scan(selected_fields=tuple(columns)).to_arrow()
-    except NoSuchTableError:
-        return []
-    return sorted(zip(*(found[name].to_pylist() for name in columns), strict=True))
-
-
-def check_exactly(deployment: Deployment, open_foreign: Open, content: LogContent, *, within_s: float = 40.0) -> None:
-    """The table holds the good records of the log, its dead letters the bad ones, each once."""
-    good = sorted(at for at, value in content.values.items() if not value.startswith(b"not json"))
-    bad = sorted(at for at, value in content.values.items() if value.startswith(b"not json"))
-    end = time.monotonic() + within_s
-    while True:
-        rows = positions(open_foreign, TABLE, ("_kafka_partition", "_offset"))
-        letters = positions(open_foreign, f"{TABLE}_dead", ("partition", "offset"))
-        if rows == good and letters == bad:
-            return
-        log = (deployment.directory / "land.log").read_text()[-2500:]
-        assert len(rows) <= len(good) and len(letters) <= len(bad), (
-            f"doubled: {len(rows)} of {len(good)}, {len(letters)} of {len(bad)}\n{log}"
-        )
-        assert time.monotonic() < end, f"{len(rows)} of {len(good)} rows, {len(letters)} of {len(bad)} letters\n{log}"
-        time.sleep(0.3)
 
 
 @pytest.fixture
@@ -107,66 +75,7 @@ def test_r16_landing_that_dies_on_a_rest_catalog_lands_each_record_once(seaweedf
 
 def test_r16_landing_beside_a_catalog_that_misbehaves_all_the_time(tmp_path: pathlib.Path) -> None:
     """Every second commit meets a fault, tokens live two seconds, landing is killed in between: each record once."""
-    chance = random.Random(20)
-    words = (
-        "409",
-        "409/a",
-        "429(0)",
-        "500/n",
-        "500/a",
-        "502/a",
-        "503(0)",
-        "504/n",
-        "cut/n",
-        "cut/a",
-        "garbage/a",
-        "late(0.5)",
-        "late(2)",
-        "401",
-    )
-    rules = DoubleRules(client_id="id", client_secret="the-client-secret", scope="all", token_seconds=2.0, prefix="main", page=1)
-    with RestCatalogDouble(tmp_path / "warehouse", rules) as double:
-        deployment = Deployment(
-            tmp_path / "data",
-            settings=(f"catalog.uri={double.uri}", "catalog.scope=all"),
-            variables={"FRAZIL_CATALOG_CREDENTIAL": "id:the-client-secret"},
-        )
-        properties = {
-            "uri": double.uri,
-            "oauth2-server-uri": f"{double.uri}/v1/oauth/tokens",
-            "credential": "id:the-client-secret",
-            "scope": "all",
-        }
-        try:
-            deployment.start("broker")
-            deployment.start("land")
-            work = Workload(deployment, idempotent=True)
-            deck = [*words]
-            chance.shuffle(deck)
-            double.script(*(word for fault in deck for word in (fault, "ok")))
-            end, kills = time.monotonic() + 120, 2
-            while double.faults:
-                assert time.monotonic() < end, (
-                    f"{len(double.faults)} words left\n" + (deployment.directory / "land.log").read_text()[-2000:]
-                )
-                double.load_faults.extend(["500/n"] if chance.random() < 0.1 else [])
-                work.send(80)
-                work.settle()
-                if kills and len(double.faults) < 10 * kills:
-                    kills -= 1
-                    deployment.processes["land"].kill()
-                    deployment.processes["land"].wait()
-                    deployment.start("land")
-                time.sleep(0.3)
-            double.load_faults.clear()
-            double.settle()
-            check_exactly(deployment, lambda: ForeignCatalog("judge", **properties), check_log(deployment, work))
-            met = {seen.status for seen in double.seen if seen.method == "POST" and "/tables/" in seen.path}
-            assert {0, 200, 401, 409, 429, 500, 502, 503, 504} <= met
-            assert sum(1 for seen in double.seen if seen.path.endswith("/oauth/tokens")) >= 5
-            assert "the-client-secret" not in (deployment.directory / "land.log").read_text()
-        finally:
-            deployment.close()
+    assert misbehave(tmp_path, decks=1)["deaths_of_landing"] == 2
 
 
 def test_verbs_on_a_rest_catalog(seaweedfs: SeaweedFs, on_seaweedfs: Deployment) -> None:

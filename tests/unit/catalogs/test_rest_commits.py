@@ -14,6 +14,7 @@ from tests.unit.catalogs.rig import IDENT, SCHEMA, Rig, assert_exactly_once, off
 
 from frazil.catalogs import CreateTable
 from frazil.catalogs.commit import Committed, Lost
+from frazil.catalogs.kinds.rest import normal
 from frazil.catalogs.progress import read_progress
 from frazil.kit.errors import Conflict, Missing, OutcomeUnknown, Refused, RetryLater
 
@@ -232,3 +233,17 @@ def test_foreign_writes_and_ours_in_turn(tmp_path: pathlib.Path) -> None:
             assert await asyncio.to_thread(foreign_offsets, double) == sorted([*range(20), 0])
 
     with_double(tmp_path, work)
+
+
+def test_what_servers_leave_out_or_write_as_null() -> None:
+    given = {"format-version": 2, "current-snapshot-id": -1, "refs": None, "snapshots": None, "statistics": None, "last-sequence-number": 3}
+    assert normal(given) == {
+        "format-version": 2,
+        "properties": {},
+        "snapshots": [],
+        "snapshot-log": [],
+        "metadata-log": [],
+        "refs": {},
+        "last-sequence-number": 3,
+    }
+    assert normal({**given, "current-snapshot-id": 7})["current-snapshot-id"] == 7
