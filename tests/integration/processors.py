@@ -27,6 +27,7 @@ from frazil.segments.kfs import build_segment
 
 DOCUMENTS = pathlib.Path(__file__).resolve().parents[1] / "corpus" / "manifests"
 BUCKET = "kafscale-data"
+NAMESPACES = {("analytics",), ("shop",)}
 POLARIS_HOST, UNITY_HOST = "polaris.internal", "workspace.cloud.databricks.com"
 FRAZIL = [sys.executable, "-m", "frazil"]
 
@@ -97,11 +98,11 @@ class Stage:
                 stream.write(data)
 
     def clear(self) -> None:
-        """Ends processes, empties the bucket, drops every table."""
+        """Ends processes, empties the bucket, drops the tables of these tests."""
         self.end()
         self.files.delete_dir_contents(BUCKET, missing_dir_ok=True)
         catalog = self.catalog()
-        for namespace in catalog.list_namespaces():
+        for namespace in NAMESPACES & set(catalog.list_namespaces()):
             for ident in catalog.list_tables(namespace):
                 catalog.drop_table(ident)
         for gateway in (self.polaris, self.unity):
