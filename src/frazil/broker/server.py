@@ -16,6 +16,7 @@ from frazil.broker.groups.inventory import OffsetSweep
 from frazil.broker.handlers.api_versions import ranges
 from frazil.broker.handlers.table import HANDLERS
 from frazil.broker.listener import Listener, listen
+from frazil.broker.metadata_rows import MetadataRows
 from frazil.broker.services import BrokerDeps, ProducerIds, Services
 from frazil.broker.settings import BrokerSettings
 from frazil.broker.topic_view import TopicView
@@ -59,6 +60,7 @@ class Broker:
             store=deps.store,
             brokers=self._brokers,
             topics=self._topics,
+            metadata_rows=MetadataRows(self._brokers),
             index=deps.index,
             appender=deps.appender,
             reader=deps.reader,

@@ -10,6 +10,7 @@ from frazil.broker.cluster import LiveBrokers
 from frazil.broker.complaints import Complaints
 from frazil.broker.counters import BrokerCounters
 from frazil.broker.groups.coordinator import Groups
+from frazil.broker.metadata_rows import MetadataRows
 from frazil.broker.settings import BrokerSettings
 from frazil.broker.topic_view import TopicView
 from frazil.kit.chance import Chance
@@ -74,6 +75,7 @@ class Services:
     """For group records and offsets only; topics and the log have their own doors."""
     brokers: LiveBrokers
     topics: TopicView
+    metadata_rows: MetadataRows
     index: LogIndex
     appender: Appender
     reader: LogReader

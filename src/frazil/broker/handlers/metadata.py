@@ -12,27 +12,22 @@ from __future__ import annotations
 
 import logging
 
-from frazil.broker.registry import Call, handles
+from frazil.broker.metadata_rows import MetadataAnswer, encode_answer, encode_row
+from frazil.broker.registry import Call, Shape, handles
 from frazil.broker.services import Services
 from frazil.kit.errors import Conflict, Refused, RetryLater
 from frazil.kit.names import TopicId, is_topic_name
 from frazil.metadata.topics import TopicRecord
 from frazil.wire.errors import ErrorCode
 from frazil.wire.layout import UUID_ZERO
-from frazil.wire.messages.metadata import (
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
+from frazil.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
 from frazil.wire.messages.registry import ApiKey
 
 log = logging.getLogger(__name__)
 
 
-@handles(ApiKey.METADATA, 0, 12)
-async def metadata(call: Call[MetadataRequest]) -> MetadataResponse:
+@handles(ApiKey.METADATA, 0, 12, shape=Shape(encode=encode_answer))
+async def metadata(call: Call[MetadataRequest]) -> MetadataAnswer:
     """All topics, or those asked for."""
     services = call.services
     view = services.brokers.view
@@ -40,25 +35,30 @@ async def metadata(call: Call[MetadataRequest]) -> MetadataResponse:
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
         await _refresh_quietly(services)
-        topics = [_topic(services, record) for record in services.topics.topics.all()]
+        rows = [_row(call, record) for record in services.topics.topics.all()]
     else:
         create = services.settings.auto_create_topics and (call.version < 4 or request.allow_auto_topic_creation)
         by_name = await _find(services, [t.name for t in asked if t.name is not None])
-        topics = []
+        rows = []
         for topic in asked:
             if topic.name is None:
-                topics.append(await _by_id(services, TopicId(topic.topic_id)))
+                rows.append(_row(call, await _by_id(services, TopicId(topic.topic_id))))
             elif topic.name in by_name:
-                topics.append(_topic(services, by_name[topic.name]))
+                rows.append(_row(call, by_name[topic.name]))
             else:
-                topics.append(await _unknown(services, topic.name, create=create))
-    return MetadataResponse(
+                rows.append(_row(call, await _unknown(services, topic.name, create=create)))
+    response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=b.broker_id, host=b.host, port=b.port, rack=b.rack or None) for b in view.brokers],
         cluster_id=services.settings.cluster_id,
         # Any broker does admin work; the lowest live one is named so that clients agree.
         controller_id=view.brokers[0].broker_id,
-        topics=topics,
     )
+    return MetadataAnswer(response, rows)
+
+
+def _row(call: Call[MetadataRequest], topic: TopicRecord | MetadataResponseTopic) -> bytes:
+    """A topic that is there, or what is wrong with one that is not, as it stands in the answer."""
+    return call.services.metadata_rows.of(call.version, topic) if isinstance(topic, TopicRecord) else encode_row(call.version, topic)
 
 
 async def _refresh_quietly(services: Services) -> None:
@@ -77,17 +77,17 @@ async def _find(services: Services, names: list[str]) -> dict[str, TopicRecord]:
         return {name: record for name, record in found.items() if record is not None}
 
 
-async def _by_id(services: Services, topic_id: TopicId) -> MetadataResponseTopic:
+async def _by_id(services: Services, topic_id: TopicId) -> TopicRecord | MetadataResponseTopic:
     record = services.topics.topics.by_id(topic_id)
     if record is None:
         await _refresh_quietly(services)
         record = services.topics.topics.by_id(topic_id)
     if record is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-    return _topic(services, record)
+    return record
 
 
-async def _unknown(services: Services, name: str, *, create: bool) -> MetadataResponseTopic:
+async def _unknown(services: Services, name: str, *, create: bool) -> TopicRecord | MetadataResponseTopic:
     """A topic that is not there: created if that is wanted."""
     if not is_topic_name(name):
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name, topic_id=UUID_ZERO)
@@ -104,18 +104,4 @@ async def _unknown(services: Services, name: str, *, create: bool) -> MetadataRe
         record = None
     if record is None:
         return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name, topic_id=UUID_ZERO)
-    return _topic(services, record)
-
-
-def _topic(services: Services, record: TopicRecord) -> MetadataResponseTopic:
-    leaders = services.brokers.leaders(record.topic_id, record.partitions)
-    return MetadataResponseTopic(
-        name=record.name,
-        topic_id=record.topic_id,
-        partitions=[
-            MetadataResponsePartition(
-                partition_index=partition, leader_id=leader, leader_epoch=0, replica_nodes=(leader,), isr_nodes=(leader,)
-            )
-            for partition, leader in enumerate(leaders)
-        ],
-    )
+    return record
