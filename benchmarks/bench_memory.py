@@ -52,7 +52,7 @@ LARGE = {
     "broker.cache_bytes": 128 * MIB,
     "broker.seal_bytes_max": 192 * MIB,
     "landing.slice_bytes_max": 64 * MIB,
-    "landing.slices_bytes_max": 512 * MIB,
+    "landing.slices_bytes_max": 640 * MIB,
     "landing.cache_bytes": 64 * MIB,
 }
 SMALL = {
@@ -64,7 +64,7 @@ SMALL = {
     "broker.seal_bytes_max": 48 * MIB,
     "broker.segment_bytes": 16 * MIB,
     "landing.slice_bytes_max": 8 * MIB,
-    "landing.slices_bytes_max": 64 * MIB,
+    "landing.slices_bytes_max": 80 * MIB,
     "landing.cache_bytes": 16 * MIB,
 }
 STEADY = {"broker.upkeep_interval_ms": 1_000, "broker.seal_age_ms": 5_000, "landing.commit_interval_ms": 1_000}

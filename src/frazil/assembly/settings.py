@@ -100,7 +100,7 @@ class LandingSettings:
     commit_interval_ms: int = setting(5_000, "time between two commits of an automatic table", least=1_000)
     commit_bytes: int = setting(64 * 1024 * 1024, "raw bytes that commit before the interval", least=1024)
     slice_bytes_max: int = setting(64 * 1024 * 1024, "value bytes of one table that are landed in one go", least=64 * 1024)
-    slices_bytes_max: int = setting(512 * 1024 * 1024, "memory for the slices of all tables together, bytes", least=1024 * 1024)
+    slices_bytes_max: int = setting(640 * 1024 * 1024, "memory for the slices of all tables together, bytes", least=1024 * 1024)
     cache_bytes: int = setting(64 * 1024 * 1024, "block cache of the landing process, bytes", least=0)
     progress_idle_ms: int = setting(60_000, "how long progress without rows may wait", least=1_000)
     call_timeout_ms: int = setting(30_000, "deadline of one catalog or object call", least=100)

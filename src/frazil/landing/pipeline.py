@@ -30,8 +30,8 @@ from frazil.landing.target import Target
 from frazil.landing.write import write_rows
 from frazil.metadata.landings import LandingSpec
 
-SHAPES = 4
-"""A slice is in memory as read, as values, as columns and as a file, each about as large at worst."""
+SHAPES = 5
+"""A slice is in memory as read, as values, as columns, as a file, and what allocators keep of the one before: measured, each as large."""
 
 
 class TablePipeline:

@@ -80,7 +80,7 @@ class LandingSettings:
     """No table commits more often than this, whatever its spec says."""
     slice_bytes_max: int = 64 * 1024 * 1024
     """Bytes read for one commit, and uncompressed value bytes held for it: bounds the memory of one table."""
-    slices_bytes_max: int = 512 * 1024 * 1024
+    slices_bytes_max: int = 640 * 1024 * 1024
     """Memory for the slices of all tables together, each in the shapes it takes; a table waits for its share before it reads."""
     slice_rows_max: int = 500_000
     heavy_max: int = 2
