@@ -47,8 +47,6 @@ __all__ = ["Answer", "Apart", "AppendDeps", "AppendFault", "AppendRun", "Appende
 
 BATCHES_MAX: Final = 3072
 """Batches per flush, so that its producer deltas fit a transaction (R10)."""
-_ROUNDING_MS: Final = 0.01
-"""Milliseconds made of seconds are rounded: a wait of the remainder may be too short for the clock to move, and would never end."""
 EXPIRE_EVERY_MS: Final = 3600 * 1000
 
 
@@ -227,7 +225,7 @@ class Appender:
         while True:
             self._work.clear()
             wait_ms = self._last_cut_ms + self._policy.interval_ms - self._deps.clock.monotonic_ms()
-            due = wait_ms < _ROUNDING_MS or self._buffered_bytes >= self._policy.bytes_max or self._closing
+            due = wait_ms <= 0 or self._buffered_bytes >= self._policy.bytes_max or self._closing
             if (self._buffer and self._slots > 0 and due) or (self._closing and not self._buffer):
                 return
             if self._buffer and self._slots > 0:

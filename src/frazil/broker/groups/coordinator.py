@@ -43,8 +43,6 @@ from frazil.wire.errors import ErrorCode
 log = logging.getLogger(__name__)
 
 _TICK_S = 1.0
-_PAUSE_MIN_S = 0.001
-"""Milliseconds made of seconds are rounded: a wait of the remainder may be too short for the clock to move, and would never end."""
 _FORGET_MS = 300_000
 """An empty group nobody asks for leaves memory after this long; its record and offsets stay."""
 
@@ -348,7 +346,7 @@ class Groups:
             self._wake.clear()
             pause_s = _TICK_S
             if self._timers:
-                pause_s = min(pause_s, max(_PAUSE_MIN_S, (self._timers[0][0] - self._now_ms()) / 1000))
+                pause_s = min(pause_s, max(0.0, (self._timers[0][0] - self._now_ms()) / 1000))
             try:
                 async with asyncio.timeout(pause_s):  # wait_for of Python 3.11 can lose a cancellation
                     await self._wake.wait()
