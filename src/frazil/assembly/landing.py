@@ -12,7 +12,7 @@ from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stopping import stop_requested
 from frazil.assembly.stores import Stores, open_stores
 from frazil.kit.errors import RetryLater
-from frazil.kit.kernel import kernel
+from frazil.kit.kernel import keep_blocks, kernel
 from frazil.kit.tasks import spawn
 from frazil.landing import AutoLanding, Landing, LandingDeps, LandingSettings
 from frazil.log.cache import BlockCache
@@ -23,6 +23,8 @@ from frazil.metadata.topics import Topics
 
 _LOG = logging.getLogger("frazil.land")
 _HEARTBEAT_S = 2.0
+_KEPT_PART = 8
+"""Of the bound on slices the kernel may keep an eighth as freed blocks."""
 
 
 async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
@@ -40,6 +42,7 @@ async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
             spawn("catalogs", book.keep(stores.metadata)),
         }
         waiting = spawn("wait for stop", stop.wait())
+        keep_blocks(settings.landing.slices_bytes_max // _KEPT_PART)
         how = "in Python" if kernel() is None else "by the native kernel"
         _LOG.info("landing from cluster %s; records are decoded %s", stores.instance.cluster_id, how)
         await first_of(waiting, tasks)

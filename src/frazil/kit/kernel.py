@@ -25,6 +25,12 @@ def kernel() -> ModuleType | None:
     return module
 
 
+def keep_blocks(bytes_max: int) -> None:
+    """Bounds what the kernel keeps of freed memory, so that the next slice finds it; nothing without a kernel."""
+    if (module := kernel()) is not None:
+        module.keep_bytes(bytes_max)
+
+
 def kernel_trouble() -> str:
     """Why the kernel does not run, with what to do; empty when it does."""
     return _find()[1]
