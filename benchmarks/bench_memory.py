@@ -102,7 +102,7 @@ def running(verb: str, directory: str, port: int, values: dict[str, Any]) -> Ite
     """``frazil broker`` or ``frazil land`` until the block ends."""
     every = {"data_dir": directory, "broker.port": port, "broker.default_partitions": PARTITIONS, **STEADY, **values}
     with open(f"{directory}/{verb}.log", "a") as log:
-        popen = subprocess.Popen([*((os.environ.get("WRAP_" + verb) or "").split() or [sys.executable]), "-m", "frazil", verb, *flags(every)], stdout=log, stderr=log, text=True)
+        popen = subprocess.Popen([sys.executable, "-m", "frazil", verb, *flags(every)], stdout=log, stderr=log, text=True)
     process = Process(verb=verb, port=port, popen=popen)
     try:
         time.sleep(4)
