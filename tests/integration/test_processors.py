@@ -296,10 +296,11 @@ def test_applied_manifests_land_in_a_cluster_with_local_stores(stage: Stage, tmp
     assert done.stdout.split() == b'{"n": 100, "s": 4950}'.split(), done.stderr
     paused = APPLIED.partition("---")[2] + "  paused: true\n"
     assert stage.run(*data, *address, "apply", "-f", "-", sent=paused.encode()).returncode == 0
+    until(lambda: b"paused" in stage.run(*data, "land", "status").stdout)
     assert stage.run(*produce_to, sent=b"".join(b'{"id": %d}\n' % number for number in range(100, 150))).returncode == 0
     (tmp_path / "table.yaml").write_text(APPLIED.partition("---")[2])
     process = stage.start(*data, "land", "-f", str(tmp_path / "table.yaml"), log="table")
-    until(lambda: stage.ids("shop.orders") == list(range(150)))  # the cluster's own landing is told to pause
+    until(lambda: " lands " in stage.log("table") and stage.ids("shop.orders") == list(range(150)))
     assert stop(process) == 0, stage.log("table")
     metadata = (tmp_path / "data" / "metadata.db").read_bytes() + b"".join(
         p.read_bytes() for p in (tmp_path / "data").glob("metadata.db-*")
