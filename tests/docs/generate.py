@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 import click
+from tests.compat import page as compatibility
 
 from frazil.admin.manifests.schema import reference_page, schema_files
 from frazil.assembly.settings import FrazilSettings
@@ -68,6 +69,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "protocol-support.md": support_page,
     "manifests.md": manifests_page,
+    "compatibility.md": compatibility.page,
 }
 PAGES |= {f"schemas/{name}": schema_page(name) for name in schema_files()}
 
