@@ -83,6 +83,13 @@ class Inside:
 Tree: TypeAlias = "Check | Join | Inside"
 
 
+def literals(tree: Tree) -> list[tuple[str, Any]]:
+    """What a predicate compares which column with."""
+    if isinstance(tree, Join):
+        return literals(tree.left) + literals(tree.right)
+    return [(tree.leaf.name, value) for value in tree.values] if isinstance(tree, Check) else []
+
+
 # ── SQL ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -181,6 +188,8 @@ def expression(tree: Tree, *, strict: bool = False) -> ice.BooleanExpression | N
         return None  # "no kernel matching input types (extension<arrow.uuid>, extension<arrow.uuid>)"
     if any(isinstance(value, float) and math.isnan(value) for value in tree.values):
         return None  # "Cannot create expression literal from NaN"
+    if tree.op in ("in", "not in") and any(isinstance(value, float) and value == 0 for value in tree.values):
+        return None  # Arrow's is_in takes −0.0 and 0.0 for different values, its comparisons for equal ones
     name = tree.leaf.name
     values: list[Any] = list(tree.values)
     match tree.op:
