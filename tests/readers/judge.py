@@ -51,7 +51,7 @@ class Verdict:
 
 FAULTS = {
     "pyiceberg-list-of-struct-null": "PyIceberg 0.12 shows a null list<struct> as an empty list: it builds the list anew without its mask",
-    "pyiceberg-literal-made-to-fit-old-files": "PyIceberg 0.12 brings the literal to the type that a widened column has in an older file: a "
+    "pyiceberg-literal-made-to-fit-old-files": "PyIceberg 0.12 brings the literal to the type that a widened column has in an old file: a "
     "double is rounded to float, and a value beyond the old type makes the predicate true for null too",
     "pyiceberg-not-equal-of-a-missing-column": "PyIceberg 0.12: x != 1 also takes the rows of files without a column x; where x is null "
     "in a file it does not take them",
