@@ -70,7 +70,7 @@ function picture(offset, message) {
 }
 
 async function consume(request) {
-  const consumer = client(request).consumer({ groupId: request.group });
+  const consumer = client(request).consumer({ groupId: request.group, maxWaitTimeInMs: 500 }); // to leave waits for the last fetch
   const enough = Number(request.enough);
   const lanes = new Map();
   let read = 0;
