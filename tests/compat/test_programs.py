@@ -106,7 +106,10 @@ def survivors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[
                 continue
             program.ask("hello")
             cells.make_topic(place, program.slug)
-            sending[row.name] = (program, functools.partial(program.ask, "produce", bootstrap=place.bootstrap, topic=program.slug))
+            # kafkajs deals records without a key out anew when it tries again: other records under the same sequence, refused as Kafka does
+            words = {"keys": "all"} if "kafkajs" in row.name else {}
+            produce = functools.partial(program.ask, "produce", bootstrap=place.bootstrap, topic=program.slug, **words)
+            sending[row.name] = (program, produce)
         told = {name: pool.submit(produce, codec="lz4", count=KILLED) for name, (_, produce) in sending.items()}
         for _ in range(2):
             time.sleep(1)
