@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -50,7 +51,8 @@ def main() -> int:
             continue
         started = time.monotonic()
         out = RESULTS / f"bench-{name}.json"
-        done = subprocess.run([sys.executable, *BENCHMARKS[name], "--out", str(out)], cwd=ROOT, check=False)
+        command = [sys.executable, *BENCHMARKS[name], "--out", str(out)]
+        done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
         print(f"{name}: {'ok' if done.returncode == 0 else 'FAILED'} in {time.monotonic() - started:.0f} s", flush=True)
         if done.returncode:
             failed.append(name)

@@ -13,6 +13,7 @@ import argparse
 import io
 import os
 import pathlib
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ import duckdb
 import orjson
 import pyarrow as pa
 import pyarrow.json
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from benchmarks.json_events import KINDS, events_of_bytes, poisoned
 from benchmarks.results import ROOT, frame, write

@@ -32,6 +32,8 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
 from benchmarks import results
 from frazil.assembly.load import load_settings
 from frazil.assembly.memory import broker_bounds, landing_bounds
