@@ -75,7 +75,13 @@ def describe(session: Session, name: str) -> None:
 @click.option(
     "-t", "--topic", "topics", multiple=True, required=True, shell_complete=topic_names, help="Topic to land; may be given again."
 )
-@click.option("--value", type=click.Choice(["json", "raw"]), default="json", show_default=True, help="What record values are.")
+@click.option(
+    "--value",
+    type=click.Choice(["json", "avro", "raw"]),
+    default="json",
+    show_default=True,
+    help="What record values are; avro takes schemas by their ids from registry.url.",
+)
 @click.option("--column", "columns", multiple=True, metavar="DDL", help="Declared column, e.g. 'price decimal(10,2)'; none: inferred.")
 @click.option("--no-metadata-columns", is_flag=True, help="Leave out _topic, _kafka_partition, _offset, _timestamp, _key and _headers.")
 @click.option("--commit-interval-ms", type=click.IntRange(1_000), help="Time between two commits of this table; default 1000.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from frazil.catalogs.port import CreateTable, LoadedTable
@@ -14,6 +16,7 @@ from frazil.landing.settings import LandingDeps, LandingSettings
 from frazil.metadata.landedtables import get_table_uuid, put_table_uuid
 from frazil.metadata.landings import LandingSpec
 from frazil.schemas import DecodeOptions, decoder_for, evolve, parse_columns
+from frazil.schemas.framing import FramedDecoder, ids_of
 
 MANIFEST_PROPERTY = "frazil.manifest"
 """Table property: the manifest whose landing made the table. Two that write one table are refused (R35), wherever they run."""
@@ -35,6 +38,24 @@ class Target:
         self._declared = None if declared is None else declared.names
         options = DecodeOptions(reserved=reserved, null_value_rows=spec.metadata_columns, use_kernel=settings.use_kernel)
         self._decoder = decoder_for(spec.value, declared, options)
+        self._framed = self._decoder if isinstance(self._decoder, FramedDecoder) else None
+        if self._framed is not None and deps.registry is None:
+            raise Refused(f"landing {spec.table}: {spec.value} values name schemas of a registry; set registry.url for the landing process")
+
+    @property
+    def asks_registry(self) -> bool:
+        """Whether values name a schema, so that ``learn`` has work."""
+        return self._framed is not None
+
+    async def learn(self, records: pa.RecordBatch) -> None:
+        """Gets the schemas that the values of a slice name. Raises RetryLater while the registry is away: no record is bad for that."""
+        framed, registry = self._framed, self._deps.registry
+        if framed is None or registry is None:
+            return
+        values: Any = records.column("value")
+        ids = await self._deps.offload.run(lambda: ids_of(values))
+        found = await within(registry.find(ids), self._deadline_ms, "asking the schema registry")
+        await self._deps.offload.run(lambda: framed.learn(found))
 
     async def load(self) -> LoadedTable | None:
         """The table as it is now, None when it was never there. Raises Refused when it was dropped or exchanged."""

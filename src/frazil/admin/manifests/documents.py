@@ -122,7 +122,7 @@ def _check(manifest: Manifest, locate: Locate) -> None:
 
 
 def _check_columns(spec: TableSpec, locate: Locate) -> None:
-    if spec.columns and spec.value != "json":
+    if spec.columns and spec.value == "raw":
         raise ManifestFault(locate("spec.columns"), f"values that are {spec.value} have no columns of their own; leave columns out")
     reserved = frozenset(_LANDED_COLUMNS) if spec.metadata_columns else frozenset[str]()
     try:
