@@ -8,18 +8,20 @@ from frazil.kit.errors import Refused
 from frazil.kit.kernel import kernel
 from frazil.schemas.avro.decoder import AvroDecoder
 from frazil.schemas.json import JsonDecoder
+from frazil.schemas.jsonschema.decoder import JsonSchemaDecoder
 from frazil.schemas.native import NativeJsonDecoder
 from frazil.schemas.port import DecodeOptions, Decoder
 from frazil.schemas.raw import RawDecoder
 
-KINDS = ("json", "avro", "raw", "raw-string")
+KINDS = ("json", "json-schema", "avro", "raw", "raw-string")
 
 
 def decoder_for(kind: str, schema: pa.Schema | None, options: DecodeOptions) -> Decoder:
-    """The decoder of a value kind. ``schema``: declared columns; None lets ``json`` and ``avro`` find them. Raises Refused."""
+    """The decoder of a value kind. ``schema``: declared columns; None: they are found in the values or their schemas. Raises Refused."""
     if kind == "json":
-        module = kernel() if options.use_kernel else None
-        return JsonDecoder(schema, options) if module is None else NativeJsonDecoder(schema, options, module)
+        return _json(schema, options)
+    if kind == "json-schema":
+        return JsonSchemaDecoder(_json(schema, options), options)
     if kind == "avro":
         return AvroDecoder(schema, options)
     if kind not in KINDS:
@@ -27,3 +29,8 @@ def decoder_for(kind: str, schema: pa.Schema | None, options: DecodeOptions) -> 
     if schema is not None:
         raise Refused(f"values of kind {kind!r} have the one column 'value'; do not declare columns")
     return RawDecoder(options, as_text=kind == "raw-string")
+
+
+def _json(schema: pa.Schema | None, options: DecodeOptions) -> Decoder:
+    module = kernel() if options.use_kernel else None
+    return JsonDecoder(schema, options) if module is None else NativeJsonDecoder(schema, options, module)

@@ -9,9 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from frazil.schemas.arrays import BinaryColumn
 from frazil.schemas.port import Decoder
 from frazil.schemas.unfit import Unfit
@@ -30,11 +27,11 @@ FRAMED_CODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterSchema:
-    """A schema as the registry has it. ``kind``: AVRO, JSON or PROTOBUF; ``references``: texts it needs, what they need first."""
+    """A schema as the registry has it. ``kind``: AVRO, JSON or PROTOBUF; ``references``: name and text, needed first."""
 
     kind: str
     text: str
-    references: tuple[str, ...] = ()
+    references: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +56,8 @@ class FramedDecoder(Decoder, Protocol):
 
 def ids_of(values: BinaryColumn) -> tuple[int, ...]:
     """The schema ids that occur, ascending."""
-    heads = pc.unique(pc.binary_slice(values.cast(pa.binary()), 0, PREFIX_BYTES)).to_pylist()
-    return tuple(sorted(int.from_bytes(head[1:]) for head in heads if head is not None and len(head) == PREFIX_BYTES and head[0] == MAGIC))
+    heads = {value[:PREFIX_BYTES] for value in values.to_pylist() if value is not None}
+    return tuple(sorted(int.from_bytes(head[1:]) for head in heads if len(head) == PREFIX_BYTES and head[0] == MAGIC))
 
 
 def id_of(value: bytes) -> int:

@@ -210,3 +210,22 @@ def test_an_outage_that_raises_is_an_outage_too() -> None:
         assert (status.stage, status.reason) == ("registry", "no route")
 
     run_virtual(main())
+
+
+def test_json_with_a_schema_takes_the_same_way() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "number"}, "at": {"type": "string", "format": "date-time"}}}
+
+    async def story(world: World, registry: Registry, client: RegistryClient) -> None:
+        number = registry.register("t-value", schema, kind="JSON")
+        prefix = b"\0" + number.to_bytes(4, "big")
+        await put_landing(world.store, LandingSpec(table=TABLE, topics=("t",), value="json-schema"))
+        await world.produce(
+            "t", [prefix + b'{"a": 1}', prefix + b'{"a": 1.5, "at": "2025-07-01T00:00:00Z"}', b"{}", framed(7, "int", 1), None]
+        )
+        await world.land(3, settings=auto_off(), registry=client)
+        found = sorted(await world.rows(TABLE), key=lambda row: row["_offset"])
+        assert [(row["a"], str(row["at"])[:10]) for row in found] == [(1.0, "None"), (1.5, "2025-07-01"), (None, "None")]
+        letters = sorted(await world.rows(TABLE + "_dead"), key=lambda letter: letter["offset"])
+        assert [(letter["offset"], letter["code"]) for letter in letters] == [(2, "not-framed"), (3, "unknown-schema")]
+
+    play(story)

@@ -77,7 +77,7 @@ def test_references_come_with_what_needs_them_last(registry: SchemaRegistry) -> 
     references = [{"name": "C", "subject": "c", "version": 1}, {"name": "A", "subject": "a/b", "version": 1}]
     number = registry.register("d", "three", references=references)
     found = find(number, url=registry.url)[number]
-    assert found == WriterSchema(kind="AVRO", text="three", references=("one", "two"))
+    assert found == WriterSchema(kind="AVRO", text="three", references=(("A", "one"), ("C", "two")))
     assert registry.seen.count("/subjects/a%2Fb/versions/1?deleted=true") == 1
 
 

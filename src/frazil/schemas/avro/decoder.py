@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from frazil.kit.errors import Bug, Refused
 from frazil.schemas.arrays import batch_of, build, bytes_of, column_of
-from frazil.schemas.avro.columns import Wanted, count_fields, difference, join
+from frazil.schemas.avro.columns import Wanted
 from frazil.schemas.avro.datum import DatumReader, datum_reader
 from frazil.schemas.avro.fit import RowFit
 from frazil.schemas.avro.tree import Node, bad_schema, parse
 from frazil.schemas.framing import PREFIX_BYTES, Found, Unknown, id_of
+from frazil.schemas.growth import count_fields, difference, join
 from frazil.schemas.port import SLICE_BYTES_MAX, Decoded, DecodeOptions, Reject, Values
 from frazil.schemas.shape import Member, member_of
 from frazil.schemas.unfit import Unfit
@@ -97,7 +98,7 @@ class AvroDecoder:
         try:
             if found.kind != "AVRO":
                 raise bad_schema(f"it is {found.kind}, the landing takes Avro")
-            node = parse(found.text, found.references)
+            node = parse(found.text, [text for _, text in found.references])
             return _Writer(node=node, read=datum_reader(node, self._options.depth_max))
         except Unfit as verdict:
             return _Refusal(code=verdict.code, why=f"schema {schema_id}: {verdict.why}")

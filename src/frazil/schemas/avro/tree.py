@@ -13,7 +13,7 @@ from frazil.schemas.unfit import Unfit
 
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
-_DEPTH_MAX: Final = 64
+_DEPTH_MAX: Final = 60
 _FIXED_BYTES_MAX: Final = 1 << 20
 _UUID_BYTES: Final = 16
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from frazil.kit.clock import Clock
 from frazil.kit.errors import FrazilError
@@ -20,6 +20,10 @@ MISS_MS: Final = 30_000
 """How long a miss is believed: a schema may be registered a moment after its first record was seen."""
 REFERENCES_MAX: Final = 200
 _ASKED_AT_ONCE: Final = 8
+
+
+_Key: TypeAlias = tuple[str, str, int]
+"""What a reference calls it, subject, version."""
 
 
 class SchemaSource(Protocol):
@@ -106,16 +110,16 @@ class RegistryClient:
         entry = await self._get(by_id(schema_id))
         if entry is None:
             return Unknown(code="unknown-schema", why=f"the registry has no schema with id {schema_id}")
-        texts: dict[tuple[str, int], str] = {}
+        texts: dict[_Key, str] = {}
         why = await self._gather(entry, texts, set())
         if why:
             return Unknown(code="bad-schema", why=f"schema {schema_id}: {why}")
-        return WriterSchema(kind=entry.kind, text=entry.text, references=tuple(texts.values()))
+        return WriterSchema(kind=entry.kind, text=entry.text, references=tuple((name, text) for (name, _, _), text in texts.items()))
 
-    async def _gather(self, entry: Entry, texts: dict[tuple[str, int], str], above: set[tuple[str, int]]) -> str:
+    async def _gather(self, entry: Entry, texts: dict[_Key, str], above: set[_Key]) -> str:
         """Fills ``texts`` with everything ``entry`` refers to, what is needed first; why not, if it cannot be had."""
         for reference in entry.references:
-            key = (reference.subject, reference.version)
+            key = (reference.name, reference.subject, reference.version)
             if key in texts:
                 continue
             if key in above or len(texts) + len(above) >= REFERENCES_MAX:
