@@ -77,10 +77,10 @@ def describe(session: Session, name: str) -> None:
 )
 @click.option(
     "--value",
-    type=click.Choice(["json", "json-schema", "avro", "raw"]),
+    type=click.Choice(["json", "json-schema", "avro", "protobuf", "raw"]),
     default="json",
     show_default=True,
-    help="What record values are; json-schema and avro name schemas of registry.url.",
+    help="What record values are; json-schema, avro and protobuf name schemas of registry.url.",
 )
 @click.option("--column", "columns", multiple=True, metavar="DDL", help="Declared column, e.g. 'price decimal(10,2)'; none: inferred.")
 @click.option("--no-metadata-columns", is_flag=True, help="Leave out _topic, _kafka_partition, _offset, _timestamp, _key and _headers.")

@@ -6,14 +6,16 @@ import pyarrow as pa
 
 from frazil.kit.errors import Refused
 from frazil.kit.kernel import kernel
-from frazil.schemas.avro.decoder import AvroDecoder
+from frazil.schemas.avro.schemas import compile_avro
+from frazil.schemas.avro.written import WrittenDecoder
 from frazil.schemas.json import JsonDecoder
 from frazil.schemas.jsonschema.decoder import JsonSchemaDecoder
 from frazil.schemas.native import NativeJsonDecoder
 from frazil.schemas.port import DecodeOptions, Decoder
+from frazil.schemas.protobuf.schemas import compile_protobuf
 from frazil.schemas.raw import RawDecoder
 
-KINDS = ("json", "json-schema", "avro", "raw", "raw-string")
+KINDS = ("json", "json-schema", "avro", "protobuf", "raw", "raw-string")
 
 
 def decoder_for(kind: str, schema: pa.Schema | None, options: DecodeOptions) -> Decoder:
@@ -23,7 +25,9 @@ def decoder_for(kind: str, schema: pa.Schema | None, options: DecodeOptions) -> 
     if kind == "json-schema":
         return JsonSchemaDecoder(_json(schema, options), options)
     if kind == "avro":
-        return AvroDecoder(schema, options)
+        return WrittenDecoder(schema, options, "AVRO", compile_avro)
+    if kind == "protobuf":
+        return WrittenDecoder(schema, options, "PROTOBUF", compile_protobuf)
     if kind not in KINDS:
         raise Refused(f"no decoder for values of kind {kind!r}; kinds are {', '.join(KINDS)}")
     if schema is not None:

@@ -21,6 +21,7 @@ FRAMED_CODES = {
     "unknown-schema": "the registry does not know the schema id",
     "bad-schema": "the schema of that id cannot be used for this table",
     "not-avro": "the bytes behind the id are not one datum of the schema",
+    "not-protobuf": "the bytes behind the id are not one message of the schema",
 }
 """Codes of rejects that values with a schema id have beside ``REJECT_CODES``."""
 

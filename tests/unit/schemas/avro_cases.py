@@ -1,6 +1,6 @@
 """Every Avro type: a schema, values as a program has them, the column it gets and the values a reader of the table must see.
 
-``docs/avro.md`` prints the table; ``tests/unit/landing/test_landing_avro.py`` takes the same rows to the table and back.
+``docs/avro.md`` prints the table; ``tests/unit/landing/test_landing_by_schema.py`` takes the same rows to the table and back.
 """
 
 from __future__ import annotations

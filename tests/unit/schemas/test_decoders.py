@@ -54,8 +54,8 @@ def test_raw_into_an_existing_table() -> None:
 
 
 def test_kinds() -> None:
-    with pytest.raises(Refused, match="kinds are json, raw, raw-string"):
-        decoder_for("avro", None, OPTIONS)
+    with pytest.raises(Refused, match="kinds are json, json-schema, avro, protobuf, raw, raw-string"):
+        decoder_for("thrift", None, OPTIONS)
     with pytest.raises(Refused, match="do not declare columns"):
         decoder_for("raw", parse_columns(["a long"]), OPTIONS)
     with pytest.raises(Refused, match="metadata column"):

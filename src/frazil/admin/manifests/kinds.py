@@ -75,7 +75,7 @@ class TableSpec:
             about="topics whose records land in the table", pattern=_TOPIC.pattern, wanted=_TOPIC.wanted, items_least=1, example="[orders]"
         )
     )
-    value: str = entry(Rule(about="what record values are; some name schemas", choices=("json", "json-schema", "avro", "raw")), "json")
+    value: str = entry(Rule(about="what record values are", choices=("json", "json-schema", "avro", "protobuf", "raw")), "json")
     columns: tuple[str, ...] = entry(
         Rule(
             about="columns of the values, `name type` each; none: they are inferred and grow", example='["id long", "price decimal(10,2)"]'

@@ -33,6 +33,7 @@ _LOGICAL: Final[dict[str, pa.DataType]] = {
     "timestamp-millis": pa.timestamp("us", "UTC"),
     "timestamp-micros": pa.timestamp("us", "UTC"),
     "timestamp-nanos": pa.int64(),
+    "proto-timestamp-nanos": pa.timestamp("us", "UTC"),
     "local-timestamp-millis": pa.timestamp("us"),
     "local-timestamp-micros": pa.timestamp("us"),
     "local-timestamp-nanos": pa.int64(),

@@ -1,4 +1,4 @@
-"""Avro from produce to table: every type read back, a registry that is away, ids it does not know, writers old and new."""
+"""Avro, Protobuf and JSON by schema id from produce to table: types read back, a registry that is away, writers old and new."""
 
 from __future__ import annotations
 
@@ -227,5 +227,30 @@ def test_json_with_a_schema_takes_the_same_way() -> None:
         assert [(row["a"], str(row["at"])[:10]) for row in found] == [(1.0, "None"), (1.5, "2025-07-01"), (None, "None")]
         letters = sorted(await world.rows(TABLE + "_dead"), key=lambda letter: letter["offset"])
         assert [(letter["offset"], letter["code"]) for letter in letters] == [(2, "not-framed"), (3, "unknown-schema")]
+
+    play(story)
+
+
+def test_protobuf_takes_the_same_way() -> None:
+    shared = 'syntax = "proto3"; package s; message Money { int64 units = 1; uint64 nanos = 2; }'
+    text = 'syntax = "proto3"; import "money.proto"; message M { int32 id = 1; s.Money price = 2; map<string, int32> tags = 3; }'
+
+    async def story(world: World, registry: Registry, client: RegistryClient) -> None:
+        registry.register("money", shared, kind="PROTOBUF")
+        number = registry.register("t-value", text, kind="PROTOBUF", references=[{"name": "money.proto", "subject": "money", "version": 1}])
+        prefix = b"\0" + number.to_bytes(4, "big") + b"\0"
+        await put_landing(world.store, LandingSpec(table=TABLE, topics=("t",), value="protobuf"))
+        good = prefix + b"\x08\x05\x12\x02\x08\x07\x1a\x05\x0a\x01k\x10\x01"
+        await world.produce("t", [good, prefix, prefix + b"\x08", None])
+        await world.land(3, settings=auto_off(), registry=client)
+        found = sorted(await world.rows(TABLE), key=lambda row: row["_offset"])
+        assert [(row["id"], row["tags"]) for row in found] == [(5, [("k", 1)]), (0, []), (None, None)]
+        assert [None if row["price"] is None else (row["price"]["units"], int(row["price"]["nanos"])) for row in found] == [
+            (7, 0),
+            None,
+            None,
+        ]
+        (letter,) = await world.rows(TABLE + "_dead")
+        assert (letter["offset"], letter["code"], letter["value"]) == (2, "not-protobuf", prefix + b"\x08")
 
     play(story)

@@ -1,20 +1,24 @@
-"""The decoder of Avro values that name their schema. Each record is read by the schema it was written with, then fitted to the columns."""
+"""The decoder of values that name the schema they were written with: each is read by it, then fitted to the columns.
+
+What the bytes look like is the matter of a ``Compile``: Avro's, or Protobuf's, whose messages become the same tree.
+"""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from frazil.kit.errors import Bug, Refused
 from frazil.schemas.arrays import batch_of, build, bytes_of, column_of
 from frazil.schemas.avro.columns import Wanted
-from frazil.schemas.avro.datum import DatumReader, datum_reader
+from frazil.schemas.avro.datum import DatumReader
 from frazil.schemas.avro.fit import RowFit
-from frazil.schemas.avro.tree import Node, bad_schema, parse
-from frazil.schemas.framing import PREFIX_BYTES, Found, Unknown, id_of
+from frazil.schemas.avro.tree import Node, bad_schema
+from frazil.schemas.framing import Found, Unknown, WriterSchema, id_of
 from frazil.schemas.growth import count_fields, difference, join
 from frazil.schemas.port import SLICE_BYTES_MAX, Decoded, DecodeOptions, Reject, Values
 from frazil.schemas.shape import Member, member_of
@@ -24,11 +28,18 @@ _EMPTY = pa.schema([])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Writer:
-    """A schema that values were written with, compiled."""
+class Writer:
+    """One type that values are written as. ``key`` tells it from others: the schema's id, and which of its types."""
 
+    key: tuple[int, ...]
     node: Node
     read: DatumReader
+
+
+Choose: TypeAlias = Callable[[bytes], tuple[Writer, int]]
+"""From a value to its type and where its body begins; raises Unfit."""
+Compile: TypeAlias = Callable[[int, WriterSchema, DecodeOptions], Choose]
+"""Makes that of a schema, by its id; raises Unfit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,24 +56,25 @@ class _Refusal:
 
 @dataclass(slots=True)
 class _Slice:
-    """One slice on its way: raw values still alive, by row, and the verdicts so far. Schema id -1: a record without value."""
+    """One slice on its way: raw values still alive, by row, and the verdicts so far. No writer: a record without value."""
 
     rows: list[int] = field(default_factory=list)
-    ids: list[int] = field(default_factory=list)
+    writers: list[Writer | None] = field(default_factory=list)
     raws: list[object] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
 
 
-_NO_VALUE = -1
-
-
-class AvroDecoder:
+class WrittenDecoder:
     """See ``framing.FramedDecoder``. ``declared``: the columns, or None: they come from the writers' schemas and grow with them."""
 
-    def __init__(self, declared: pa.Schema | None, options: DecodeOptions) -> None:
+    def __init__(self, declared: pa.Schema | None, options: DecodeOptions, kind: str, build: Compile) -> None:
+        """``kind``: as the registry calls such schemas."""
         self._declared = declared
         self._options = options
-        self._writers: dict[int, _Writer | _Refusal] = {}
+        self._kind = kind
+        self._build = build
+        self._choices: dict[int, Choose | _Refusal] = {}
+        self._refused: dict[tuple[int, ...], _Refusal] = {}
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -71,8 +83,9 @@ class AvroDecoder:
 
     def learn(self, found: Mapping[int, Found]) -> None:
         """Takes the schemas of the next slice; what is compiled of them already is kept, as an id never changes its meaning."""
-        known = {schema_id: writer for schema_id, writer in self._writers.items() if isinstance(writer, _Writer)}
-        self._writers = {schema_id: known.get(schema_id) or self._compile(schema_id, one) for schema_id, one in found.items()}
+        known = {schema_id: one for schema_id, one in self._choices.items() if not isinstance(one, _Refusal)}
+        self._choices = {schema_id: known.get(schema_id) or self._compile(schema_id, one) for schema_id, one in found.items()}
+        self._refused.clear()
 
     def decode(self, values: Values, schema: pa.Schema | None = None) -> Decoded:
         """See Decoder. ``learn`` must have been told every id that occurs."""
@@ -81,7 +94,11 @@ class AvroDecoder:
             raise Refused(f"a slice of more than {SLICE_BYTES_MAX} bytes; decode it in parts")
         target = schema if schema is not None else _EMPTY if self._declared is None else self._declared
         work = self._read(column.to_pylist())
-        grown = target if self._declared is not None else self._grow(target, dict.fromkeys(work.ids))
+        grown = (
+            target
+            if self._declared is not None
+            else self._grow(target, {writer.key: writer for writer in work.writers if writer is not None})
+        )
         members = [member_of(one) for one in grown]
         kept, rows = self._fit(work, members)
         columns: Sequence[Sequence[object]] = list(zip(*rows, strict=True)) if rows else [()] * len(members)
@@ -92,82 +109,82 @@ class AvroDecoder:
             additions=difference(target, grown),
         )
 
-    def _compile(self, schema_id: int, found: Found) -> _Writer | _Refusal:
+    def _compile(self, schema_id: int, found: Found) -> Choose | _Refusal:
         if isinstance(found, Unknown):
             return _Refusal(code=found.code, why=found.why)
         try:
-            if found.kind != "AVRO":
-                raise bad_schema(f"it is {found.kind}, the landing takes Avro")
-            node = parse(found.text, [text for _, text in found.references])
-            return _Writer(node=node, read=datum_reader(node, self._options.depth_max))
+            if found.kind != self._kind:
+                raise bad_schema(f"it is {found.kind}, the landing takes {self._kind}")
+            return self._build(schema_id, found, self._options)
         except Unfit as verdict:
             return _Refusal(code=verdict.code, why=f"schema {schema_id}: {verdict.why}")
 
-    def _writer(self, schema_id: int) -> _Writer:
-        found = self._writers.get(schema_id)
-        if found is None:
+    def _choose(self, value: bytes) -> tuple[Writer, int]:
+        schema_id = id_of(value)
+        choose = self._choices.get(schema_id)
+        if choose is None:
             raise Bug(f"schema {schema_id} was never learnt")
-        if isinstance(found, _Refusal):
-            raise found.verdict()
-        return found
+        if isinstance(choose, _Refusal):
+            raise choose.verdict()
+        return choose(value)
 
     def _read(self, values: Sequence[bytes | None]) -> _Slice:
         """The raw value of every record that can be read."""
         work = _Slice()
         most = self._options.value_bytes_max
         for row, value in enumerate(values):
-            schema_id, raw = _NO_VALUE, None
+            writer, raw = None, None
             try:
                 if value is not None:
                     if len(value) > most:
                         raise Unfit("too-large", f"{len(value)} bytes, more than {most}")
-                    schema_id = id_of(value)
-                    raw = self._writer(schema_id).read(value, PREFIX_BYTES)
+                    writer, body = self._choose(value)
+                    raw = writer.read(value, body)
             except Unfit as verdict:
                 work.rejects.append(verdict.reject(row))
                 continue
             work.rows.append(row)
-            work.ids.append(schema_id)
+            work.writers.append(writer)
             work.raws.append(raw)
         return work
 
-    def _grow(self, target: pa.Schema, ids: Mapping[int, None]) -> pa.Schema:
-        """The columns with all that the schemas in ``ids`` add, in the order these were first seen. One that adds too much is refused."""
+    def _grow(self, target: pa.Schema, writers: Mapping[tuple[int, ...], Writer]) -> pa.Schema:
+        """The columns with all that ``writers`` add, in the order these were first seen. One that adds too much is refused."""
         options = self._options
-        for schema_id in ids:
-            if schema_id == _NO_VALUE:
-                continue
+        for key, writer in writers.items():
             try:
-                grown = join(target, Wanted(options.columns_max).schema(self._writer(schema_id).node, target, options.reserved))
+                grown = join(target, Wanted(options.columns_max).schema(writer.node, target, options.reserved))
                 if grown is not target and count_fields(grown) > options.columns_max:
                     raise Unfit("too-many-columns", f"the table would have more than {options.columns_max} fields")
                 target = grown
             except Unfit as verdict:
-                self._writers[schema_id] = _Refusal(code=verdict.code, why=f"schema {schema_id}: {verdict.why}")
+                self._refused[key] = _Refusal(code=verdict.code, why=f"schema {key[0]}: {verdict.why}")
         return target
 
     def _fit(self, work: _Slice, members: Sequence[Member]) -> tuple[array[int], list[list[object]]]:
         """The rows that fit the columns, and which records they are."""
-        fits: dict[int, RowFit] = {}
+        fits: dict[tuple[int, ...], RowFit] = {}
         kept, rows = array("q"), list[list[object]]()
         empty: list[object] = [None] * len(members)
         nulls_fit = self._options.null_value_rows and not any(member.required for member in members)
-        strict = self._declared is None
-        for row, schema_id, raw in zip(work.rows, work.ids, work.raws, strict=True):
+        for row, writer, raw in zip(work.rows, work.writers, work.raws, strict=True):
             try:
-                if schema_id == _NO_VALUE:
-                    if not nulls_fit:
-                        raise Unfit("null-value", "the record has no value")
+                if writer is not None:
+                    fit = fits.get(writer.key) or fits.setdefault(writer.key, self._row_fit(writer, members))
+                    fitted = fit.row(raw)
+                elif nulls_fit:
                     fitted = empty
                 else:
-                    fit = fits.get(schema_id)
-                    if fit is None:
-                        writer = self._writer(schema_id)
-                        fit = fits[schema_id] = RowFit(writer.node, members, self._options.reserved, strict=strict)
-                    fitted = fit.row(raw)
+                    raise Unfit("null-value", "the record has no value")
             except Unfit as verdict:
                 work.rejects.append(verdict.reject(row))
                 continue
             kept.append(row)
             rows.append(fitted)
         return kept, rows
+
+    def _row_fit(self, writer: Writer, members: Sequence[Member]) -> RowFit:
+        refusal = self._refused.get(writer.key)
+        if refusal is not None:
+            raise refusal.verdict()
+        return RowFit(writer.node, members, self._options.reserved, strict=self._declared is None)
