@@ -64,4 +64,4 @@ generated: $(KERNEL)
 	$(BIN)/python -m tests.docs.generate
 
 clean:
-	rm -rf $(VENV) .demo build dist
+	rm -rf $(VENV) .cache .demo build dist

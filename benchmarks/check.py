@@ -36,6 +36,34 @@ THRESHOLDS = (
     Threshold("demo-s3.json", "rows", "==", 336_776, "2.2 demo on S3 and a REST catalog: rows"),
     Threshold("demo-s3.json", "distance", "==", 350_217_607, "2.2 demo on S3: sum(distance)"),
     Threshold("demo-s3.json", "local_data_files", "==", 0, "2.2 demo on S3: data files on the local disk"),
+    Threshold("client-matrix.json", "cells", "==", 60, "2.1 clients: cells (12 rows x 5 codecs)"),
+    Threshold("client-matrix.json", "left_out", "==", 0, "2.1 clients: cells left out"),
+    Threshold("client-matrix.json", "records", ">=", 100_000, "2.1 clients: records a cell"),
+    Threshold("readers.json", "least_predicates_of_a_column.duckdb", ">=", 20, "2.3 readers: predicates a column, DuckDB"),
+    Threshold("readers.json", "least_predicates_of_a_column.pyiceberg", ">=", 20, "2.3 readers: predicates a column, PyIceberg"),
+    Threshold("readers.json", "least_predicates_of_a_column.spark", ">=", 20, "2.3 readers: predicates a column, Spark"),
+    Threshold("readers.json", "differences", "==", 0, "2.3 readers: differences"),
+    Threshold("kernel-batches.json", "inputs", ">=", 1_000_000, "2.4 kernel and twin, batches: inputs"),
+    Threshold("kernel-batches.json", "differences", "==", 0, "2.4 kernel and twin, batches: differences"),
+    Threshold("kernel-json.json", "inputs", ">=", 1_000_000, "2.4 kernel and twin, JSON: inputs"),
+    Threshold("kernel-json.json", "differences", "==", 0, "2.4 kernel and twin, JSON: differences"),
+    Threshold("bench-kernel.json", "results.none_mb_s_min", ">=", 1_000, "2.4 decode, not compressed, MB/s a core"),
+    Threshold("bench-kernel.json", "results.lz4_mb_s_min", ">=", 800, "2.4 decode, lz4, MB/s a core"),
+    Threshold("bench-kernel.json", "results.zstd_mb_s_min", ">=", 550, "2.4 decode, zstd, MB/s a core"),
+    Threshold("bench-json.json", "results.s.mb_s.kernel", ">=", 450, "2.4 JSON to Arrow, 279-byte events, MB/s a core"),
+    Threshold("bench-json.json", "results.b.mb_s.kernel", ">=", 450, "2.4 JSON to Arrow, 1-KB nested events, MB/s a core"),
+    Threshold("bench-json.json", "results.s.same_rows_as_pyarrow", "==", 1, "2.4 JSON: same rows as pyarrow, 279-byte events"),
+    Threshold("bench-json.json", "results.b.same_rows_as_pyarrow", "==", 1, "2.4 JSON: same rows as pyarrow, 1-KB events"),
+    Threshold("bench-landing.json", "results.kernel_mb_s_min", ">=", 150, "2.4 landing, JSON in lz4 to committed Parquet, MB/s a core"),
+    Threshold("bench-produce.json", "results.produce_mb_per_second", ">=", 500, "2.4 produce, 1 KB, librdkafka defaults, MB/s"),
+    Threshold("bench-produce.json", "results.single_requests_per_second", ">=", 40_000, "2.4 single-record idempotent requests/s"),
+    Threshold("bench-produce.json", "results.uncounted", "==", 0, "2.4 produce: acknowledged records not counted"),
+    Threshold("bench-produce.json", "results.sqlite_full", "==", 1, "2.4 produce: SQLite with synchronous=FULL"),
+    Threshold("bench-fetch.json", "results.fetch_mb_per_second", ">=", 1_000, "2.4 fetch from the cache, MB/s"),
+    Threshold("bench-fetch.json", "results.uncounted", "==", 0, "2.4 fetch: records not counted"),
+    Threshold("bench-memory.json", "results.ratio_max", "<=", 1.3, "2.6 peak memory / sum of named bounds"),
+    Threshold("bench-memory.json", "results.broker_lowered", "<=", 0.8, "2.6 broker: peak with small bounds / with large ones"),
+    Threshold("bench-memory.json", "results.landing_lowered", "<=", 0.8, "2.6 landing: peak with small bounds / with large ones"),
     Threshold("bench-s3model.json", "results.valid", "==", 1, "2.5 S3 model: the machine was idle for a tenth"),
     Threshold("bench-s3model.json", "results.lost", "==", 0, "2.5 S3 model: records lost"),
     Threshold("bench-s3model.json", "results.produce_p50_ms", "<=", 150, "2.5 S3 model, balanced, 50 MB/s: produce p50, ms"),
@@ -61,9 +89,11 @@ THRESHOLDS = (
 
 
 def find(document: object, path: str) -> float | None:
-    """The value at a dotted path, or None."""
+    """The value at a dotted path, the length of a list or mapping there, or None."""
     for name in path.split("."):
         document = document.get(name) if isinstance(document, dict) else None
+    if isinstance(document, list | dict):
+        return len(document)
     return document if isinstance(document, int | float) else None
 
 

@@ -86,9 +86,10 @@ def take(program: Program, place: Place, codec: str, *, records: int, references
     try:
         make_topic(place, topic)
         began = time.monotonic()
-        cell.acked = program.ask("produce", bootstrap=place.bootstrap, topic=topic, codec=codec, count=records)["acked"]
+        answer = program.ask("produce", bootstrap=place.bootstrap, topic=topic, codec=codec, count=records)
+        cell.acked = answer["acked"]
         cell.produce_seconds = round(time.monotonic() - began, 2)
-        assert cell.acked == records, f"{cell.acked} of {records} acknowledged"
+        assert cell.acked == records, f"{cell.acked} of {records} acknowledged: {answer}"
         found = judge_stored(place, topic, cell, records)
         began = time.monotonic()
         cell.own_read = consume(program, place, topic, found)

@@ -47,6 +47,9 @@ Those that ask for a coordinator by FindCoordinator v4 or above are refused ther
 
 - **kafkajs** brings gzip only. The other codecs are plug-ins: `kafkajs-snappy`, `kafkajs-lz4`, `@kafkajs/zstd`. The last two compile C++;
   with Node.js 20, `@kafkajs/zstd` needs `CXXFLAGS=-std=gnu++17`.
+- **kafkajs** as an idempotent producer: when it tries again after a lost answer it deals records without a key out to partitions anew, so
+  other records come under the same sequence number and are refused as out of order, as by Kafka. Give every record a key.
+- **sarama** gives up after three tries or when its circuit breaker opens; records that it reports as failed may be stored.
 - **kafka-python** needs `lz4`, `python-snappy` and `zstandard` for those codecs: `kafka-python[lz4,snappy,zstd]`.
 - **librdkafka** before 2.2 (Debian's kcat) would send gzip, snappy and lz4 uncompressed to a broker that does not advertise Produce v0,
   so it is advertised.

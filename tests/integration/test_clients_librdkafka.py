@@ -142,7 +142,7 @@ def test_too_large_a_message_is_refused_by_name() -> None:
 def test_transactions_are_refused_by_their_name() -> None:
     with brokers() as (broker,):
         producer = Producer(quiet(broker.address, transactional_id="tx"))
-        with pytest.raises(KafkaException, match="Failed to initialize Producer ID: Broker: API version not supported"):
+        with pytest.raises(KafkaException, match="Transactional Id authorization failed"):
             producer.init_transactions(2)
 
 

@@ -286,6 +286,8 @@ def test_keys_that_end_or_are_withdrawn_during_a_run(seaweedfs: SeaweedFs, tmp_p
                 await asyncio.sleep(0.3)
             table = await rig.table()
             assert await by_duckdb(rig.inner, table) == list(range(120))
+            await asyncio.sleep(2.2)  # no load before the next read: access is renewed by itself
+            assert await rig.deps.objects.get(table.metadata_location)
             assert (await rig.progress())[source()] == 120
 
     with RestCatalogDouble(tmp_path, rules, vend=vend) as double:

@@ -52,7 +52,8 @@ class Verdict:
 FAULTS = {
     "pyiceberg-list-of-struct-null": "PyIceberg 0.12 shows a null list<struct> as an empty list: it builds the list anew without its mask",
     "pyiceberg-literal-made-to-fit-old-files": "PyIceberg 0.12 brings the literal to the type that a widened column has in an old file: a "
-    "double is rounded to float, and a value beyond the old type makes the predicate true for null too",
+    "double is rounded to float, and a value beyond the old type makes the predicate true for null too (a decimal: an error)",
+    "duckdb-literal-rounded-for-old-files": "DuckDB 1.5.5 rounds a double literal to float when the column was a float in an older file",
     "pyiceberg-not-equal-of-a-missing-column": "PyIceberg 0.12: x != 1 also takes the rows of files without a column x; where x is null "
     "in a file it does not take them",
 }
@@ -171,6 +172,10 @@ def _compare_answers(leaf: Leaf, trees: Sequence[Tree], readers: Sequence[Reader
                 continue
             what = f"{verdict.table}.{leaf.name}: {reader.name}"
             said = ascii(sql(tree, "spark" if reader.name == "spark" else "duckdb"))
+            beyond = [value for name, value in literals(tree) if name in wish.promoted and not fits(value, wish.promoted[name])]
+            if isinstance(answer, str) and isinstance(reader, PyIceberg) and beyond:
+                _count(verdict, "pyiceberg-literal-made-to-fit-old-files")
+                continue
             if isinstance(answer, str):
                 verdict.differences.append(f"{what} fails with {answer} at {said}")
                 continue
@@ -182,8 +187,10 @@ def _compare_answers(leaf: Leaf, trees: Sequence[Tree], readers: Sequence[Reader
                 if isinstance(strict, Answer) and strict.pushed == strict.filtered == answer.filtered:
                     _count(verdict, "pyiceberg-not-equal-of-a-missing-column")
                     answer = strict
+            if answer.pushed != answer.filtered and reader.name == "duckdb" and any(isinstance(value, float) for value in beyond):
+                _count(verdict, "duckdb-literal-rounded-for-old-files")
+                answer = Answer(answer.filtered, answer.filtered, answer.used)
             if answer.pushed != answer.filtered and isinstance(reader, PyIceberg) and first is not None:
-                beyond = [value for name, value in literals(tree) if name in wish.promoted and not fits(value, wish.promoted[name])]
                 if beyond and answer.filtered == first.filtered:
                     _count(verdict, "pyiceberg-literal-made-to-fit-old-files")
                     answer = Answer(answer.filtered, answer.filtered, answer.used)

@@ -238,7 +238,9 @@ def neighbours(value: Any, kind: PrimitiveType) -> list[Any]:
         case DecimalType():
             step = Decimal(1).scaleb(-kind.scale, _EXACT)
             most = Decimal(10**kind.precision - 1).scaleb(-kind.scale, _EXACT)
-            return [n for n in (_EXACT.subtract(value, step), _EXACT.add(value, step)) if -most <= n <= most]
+            return [
+                n for n in (_EXACT.subtract(value, step), _EXACT.add(value, step)) if most.copy_negate() <= n <= most
+            ]  # unary minus would round
         case DateType():
             return [value.fromordinal(n) for n in (value.toordinal() - 1, value.toordinal() + 1) if 1 <= n <= 3652059]
         case TimestampType() | TimestamptzType():

@@ -24,6 +24,7 @@ from frazil.kit.errors import FrazilError
 from frazil.kit.faultpoints import FaultPoints
 from frazil.kit.kernel import KERNEL_VERSION, kernel_trouble
 from frazil.kit.plugins import load_backend
+from frazil.kit.settings import without_user
 from frazil.kit.tasks import ThreadOffload
 from frazil.metadata.cluster import MARKER_PREFIX
 from frazil.objects import open_objects
@@ -89,7 +90,8 @@ def _memory(settings: FrazilSettings) -> list[Finding]:
 
 def _addresses(settings: FrazilSettings) -> tuple[str, str, str]:
     addresses = addresses_of(settings)
-    return f"objects {addresses.objects}", f"metadata {addresses.metadata}", f"catalog {addresses.catalog}"
+    shown = [without_user(address) for address in (addresses.objects, addresses.metadata, addresses.catalog)]
+    return f"objects {shown[0]}", f"metadata {shown[1]}", f"catalog {shown[2]}"
 
 
 async def _bucket(settings: FrazilSettings) -> list[Finding]:

@@ -51,13 +51,20 @@ def planned_fault() -> PlannedFault | None:
     return PlannedFault(point=point, passage=int(passage or "1"), marker=marker)
 
 
+def _why_not_yaml(error: yaml.YAMLError | UnicodeDecodeError) -> str:
+    """Problem and place. The line itself is not repeated: it may hold a secret."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"{error.problem or 'wrong'}, line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}"
+    return f"{type(error).__name__}, {getattr(error, 'reason', 'unreadable')}"
+
+
 def _read_yaml(path: pathlib.Path) -> Mapping[str, object]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Refused(f"settings file {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Refused(f"settings file {path} is not YAML: {' '.join(str(error).split())}") from error
+        raise Refused(f"settings file {path} is not YAML: {_why_not_yaml(error)}") from None  # its cause quotes the line, secrets and all
     if document is None:
         return {}
     if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar, get_type_hints
@@ -22,6 +23,7 @@ NUMBER_MAX = 2**53
 """No setting needs a larger number, and every one up to it is exact as float, JSON and YAML."""
 _TRUE = {"true", "yes", "on", "1"}
 _FALSE = {"false", "no", "off", "0"}
+_USER_IN_ADDRESS = re.compile(r"://[^/?#@\s]*@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +177,8 @@ def _nearest(name: str, known: Mapping[str, object]) -> str:
 def _coerce(leaf: _Leaf, raw: object, source: str) -> Scalar:
     value = _typed(leaf, raw)
     if value is None:
-        raise Refused(f"{source}: {leaf.name} must be {_wanted(leaf)}, not {raw!r}")
+        got = f"a {type(raw).__name__}" if leaf.secret else repr(raw)
+        raise Refused(f"{source}: {leaf.name} must be {_wanted(leaf)}, not {got}")
     if leaf.least is not None and isinstance(value, int | float) and value < leaf.least:
         raise Refused(f"{source}: {leaf.name} must be at least {leaf.least:g}, not {value}")
     if isinstance(value, int | float) and value > leaf.most:
@@ -183,9 +186,14 @@ def _coerce(leaf: _Leaf, raw: object, source: str) -> Scalar:
     return value
 
 
+def without_user(address: str) -> str:
+    """An address as messages may show it: user and password in it are masked."""
+    return _USER_IN_ADDRESS.sub("://********@", address)
+
+
 def _shown(value: Scalar) -> str:
     """As one would write it in YAML, so that it can be copied."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else without_user(str(value))
 
 
 def _typed(leaf: _Leaf, raw: object) -> Scalar | None:

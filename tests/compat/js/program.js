@@ -37,7 +37,7 @@ async function produce(request) {
       const messages = [];
       for (let n = at; n < Math.min(at + PER_SEND, Number(request.count)); n++) {
         messages.push({
-          key: n % 10 === 9 ? null : `k${padded(n)}`,
+          key: n % 10 === 9 && request.keys !== 'all' ? null : `k${padded(n)}`,
           value: padded(n).repeat(10),
           headers: { client: request.name, n: String(n) },
         });
@@ -70,7 +70,7 @@ function picture(offset, message) {
 }
 
 async function consume(request) {
-  const consumer = client(request).consumer({ groupId: request.group });
+  const consumer = client(request).consumer({ groupId: request.group, maxWaitTimeInMs: 500 }); // to leave waits for the last fetch
   const enough = Number(request.enough);
   const lanes = new Map();
   let read = 0;

@@ -132,3 +132,37 @@ def test_hostile_arguments_raise_and_do_no_more() -> None:
         with pytest.raises((TypeError, BufferError)):
             scanner.add(run, first_offset=0, stop_at_damage=False)
     assert scanner.add(memoryview(b"abcdefgh")[::2], first_offset=-(2**63), stop_at_damage=False)[3] is not None
+
+
+@needs_kernel
+def test_freed_blocks_are_kept_up_to_the_bound_and_threads_that_end_leave_nothing_behind() -> None:
+    native = kernel()
+    assert native is not None
+    run = bytes(patch(build_batch([Record(value=b"x" * 1000)] * 1000, options=BatchOptions(codec=Codec.LZ4)) * 30, 0))
+    wanted = open_scanner(LIMITS)
+    wanted.add(run)
+    expected = wanted.finish()
+    same: list[bool] = []
+
+    def work() -> None:
+        for _ in range(3):
+            scanner = open_scanner(LIMITS)
+            scanner.add(run)
+            same.append(scanner.finish().equals(expected))
+
+    native.keep_bytes(48 << 20)
+    try:
+        for _ in range(4):
+            threads = [threading.Thread(target=work) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert native.kept_bytes() <= 48 << 20
+        assert len(same) == 48
+        assert all(same)
+        assert native.kept_bytes() > 0
+        native.keep_bytes(0)
+        assert native.kept_bytes() == 0
+    finally:
+        native.keep_bytes(128 << 20)

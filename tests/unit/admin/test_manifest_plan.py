@@ -175,6 +175,36 @@ def test_what_the_cluster_keeps_reads_back_the_same() -> None:
     }
 
 
+PROPERTIES = (
+    "apiVersion: frazil.dev/v1\nkind: Catalog\nmetadata: {name: p}\n"
+    "spec: {type: rest, endpoint: https://p, properties: {s3.secret-access-key: '${PW}', header.X-Mine: '${PW}', "
+    "token: '${PW}', s3.access-key-id: AK, vended-credentials: false}}\n"
+)
+
+
+def test_the_cluster_never_keeps_a_secret_among_the_properties_of_a_catalog() -> None:
+    cluster = Cluster()
+    (step,) = plan(PROPERTIES, cluster)
+    assert "hunter2" not in step.diff() and "hunter2" not in repr(step)
+    apply(PROPERTIES, cluster)
+    assert "hunter2" not in cluster.catalogs["p"] and cluster.catalogs["p"].count("${PW}") == 3
+    assert address(cluster.catalogs["p"]).properties == {  # what landing makes of it
+        "s3.secret-access-key": "hunter2",
+        "header.X-Mine": "hunter2",
+        "token": "hunter2",
+        "s3.access-key-id": "AK",
+        "vended-credentials": "false",
+    }
+
+
+@pytest.mark.parametrize("name", ["s3.secret-access-key", "token", "credential", "header.Authorization", "s3.session-token"])
+def test_a_secret_written_out_among_the_properties_is_refused(name: str) -> None:
+    text = PROPERTIES.replace("header.X-Mine: '${PW}'", f"{name}: hunter3").replace("token: '${PW}', ", "")
+    with pytest.raises(ManifestFault, match="is written out") as caught:
+        plan(text.replace("s3.secret-access-key: '${PW}', ", ""), Cluster())
+    assert "hunter3" not in str(caught.value) and name in str(caught.value)
+
+
 # --- addresses -------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Mapping
 
 import pytest
@@ -92,3 +93,12 @@ def test_tables_of_a_catalog_without_keys_use_those_of_the_log() -> None:
     flags = {"s3.access_key_id": "AK", "s3.secret_access_key": SECRET, "s3.endpoint": "https://s3.example", "s3.region": "r"}
     options = storage_options(settings(flags))
     assert (options["s3.endpoint"], options["s3.access-key-id"], options["s3.region"]) == ("https://s3.example", "AK", "r")
+
+
+def test_a_settings_file_that_is_not_yaml_is_refused_without_its_line(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(f"catalog:\n  token: {SECRET}: x\n")
+    with pytest.raises(Refused, match=r"is not YAML: .*line 2") as caught:
+        load_settings(config=str(path), flags={})
+    assert SECRET not in str(caught.value)
+    assert caught.value.__suppress_context__

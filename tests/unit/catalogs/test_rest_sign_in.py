@@ -373,6 +373,9 @@ def test_with_a_token_below_a_signature() -> None:
         ("rest+https://x", {"rest.sigv4-enabled": "true"}, "signing-region"),
         ("rest+https://x", {"timeout-ms": "soon"}, "milliseconds"),
         ("rest+https://x", {"credential": "a:b", "oauth2-server-uri": "file:///x"}, "oauth2-server-uri"),
+        ("rest+https://x", {"credential": "a:b", "oauth2-server-uri": "https://user:pass-word@x/token"}, "user or password"),
+        ("rest+https://x", {"credential": "a:b", "oauth2-server-uri": "https://[x"}, "no address"),
+        ("rest+https://[x", {}, "no address"),
     ],
 )
 def test_properties_that_make_no_sense(url: str, properties: Mapping[str, str], why: str) -> None:

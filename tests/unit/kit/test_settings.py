@@ -100,3 +100,24 @@ def test_a_secret_is_never_shown() -> None:
     assert "hunter2" not in repr(found.explained)
     assert leaf(found, "inner.key").value == "********"
     assert leaf(loaded(), "inner.key").value == ""
+
+
+@pytest.mark.parametrize("value", [["hunter2"], {"hunter2": 1}, None])
+def test_a_secret_of_a_wrong_type_is_not_repeated(value: object) -> None:
+    with pytest.raises(Refused) as caught:
+        loaded({"inner": {"key": value}})
+    assert "inner.key" in str(caught.value)
+    if value != {"hunter2": 1}:  # a key is a name, and unknown names are repeated
+        assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["rest+https://me:hunter2@host/x", "postgres://hunter2@host", "https://me:hunter2@"])
+def test_user_and_password_in_an_address_are_not_shown(address: str) -> None:
+    found = leaf(loaded(flags={"name": address}), "name").value
+    assert "hunter2" not in found
+    assert found.partition("://")[0] == address.partition("://")[0]
+
+
+@pytest.mark.parametrize("text", ["s3://bucket/a@b", "file:///a@b/c", "me@host"])
+def test_an_at_sign_outside_of_an_authority_is_shown(text: str) -> None:
+    assert leaf(loaded(flags={"name": text}), "name").value == text

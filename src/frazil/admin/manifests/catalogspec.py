@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from frazil.admin.manifests.fields import Rule, Secret, entry
+from frazil.admin.manifests.interpolate import is_template
 
 TYPES: Final = ("rest", "polaris", "unity")
 SECRET_KEYS: Final = {
@@ -22,7 +23,17 @@ SECRET_KEYS: Final = {
 }
 """The keys of a secret that are read, and what they are."""
 _URL: Final = r"https?://[^\s/?#@]+(/[^\s?#]*)?"
+_SECRET_WORDS: Final = ("secret", "token", "password", "credential", "authorization", "cookie", "api-key", "apikey")
+_NO_SECRETS: Final = ("vended-credentials", "header.x-iceberg-access-delegation")
 _NAME: Final = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?"
+
+
+def is_secret_property(name: str, written: str) -> bool:
+    """Whether a property's value must not be kept or shown: by its name, and any header that is written with a variable."""
+    low = name.lower()
+    if low in _NO_SECRETS:
+        return False
+    return any(word in low for word in _SECRET_WORDS) or (low.startswith("header.") and is_template(written))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +108,11 @@ class CatalogSpec:
 class NamedCatalogSpec(CatalogSpec):
     """``kind: Catalog``: a catalog that tables name."""
 
-    properties: Mapping[str, str] = entry(
+    properties: Mapping[str, str | Secret] = entry(
         Rule(
             about="further properties in PyIceberg's words: s3.endpoint, s3.region, s3.path-style-access, header.…, vended-credentials",
             numbers_too=True,
+            hides=is_secret_property,
         ),
         dict,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, get_args, get_origin, get_type_hints
 
@@ -47,6 +47,8 @@ class Rule:
     example: str = ""
     numbers_too: bool = False
     """In a mapping of texts: numbers and flags are taken as the text they were written as."""
+    hides: Callable[[str, str], bool] | None = None
+    """In a mapping of texts: (name, text as written) → whether the value is a ``Secret``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

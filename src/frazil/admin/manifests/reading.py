@@ -140,10 +140,15 @@ def _items(node: Node, entry: Entry, path: str, reading: Reading) -> tuple[str, 
     return tuple(texts)
 
 
-def _texts(node: Node, entry: Entry, path: str, reading: Reading) -> dict[str, str]:
+def _texts(node: Node, entry: Entry, path: str, reading: Reading) -> dict[str, str | Secret]:
     if not isinstance(node, Mapped):
         raise ManifestFault(at(node, path), f"want a mapping, not {what(node)}{_for_example(entry)}")
-    return {key: _text(item, entry, at(item, f"{path}.{key}"), reading, loose=entry.rule.numbers_too) for key, item in node.nodes.items()}
+    hides, found = entry.rule.hides, dict[str, str | Secret]()
+    for key, item in node.nodes.items():
+        text = _text(item, entry, at(item, f"{path}.{key}"), reading, loose=entry.rule.numbers_too)
+        hidden = hides is not None and isinstance(item, Scalar) and hides(key, item.text)
+        found[key] = Secret(item.text, text) if hidden and isinstance(item, Scalar) else text
+    return found
 
 
 def _key_place(node: Mapped, key: str, path: str) -> Place:

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from frazil.admin.manifests.catalogspec import SECRET_KEYS, Auth, CatalogSpec, NamedCatalogSpec
+from frazil.admin.manifests.fields import Secret
 from frazil.kit.errors import Refused
 
 _SCOPES: Final = {"rest": "catalog", "polaris": "PRINCIPAL_ROLE:ALL", "unity": "all-apis"}
@@ -35,7 +36,9 @@ class CatalogAddress:
 def catalog_address(spec: CatalogSpec, read_secret: SecretReader) -> CatalogAddress:
     """How to open the catalog of ``spec``. Raises Refused when its secret is not there or lacks a key."""
     given = _given(spec, read_secret)
-    properties = {"warehouse": _warehouse(spec), **(spec.properties if isinstance(spec, NamedCatalogSpec) else {})}
+    further = spec.properties if isinstance(spec, NamedCatalogSpec) else {}
+    properties = {"warehouse": _warehouse(spec)}
+    properties |= {name: text.value if isinstance(text, Secret) else text for name, text in further.items()}
     if spec.auth is not None and spec.auth.type == "sigv4":
         properties |= {
             "rest.sigv4-enabled": "true",

@@ -127,11 +127,14 @@ def _catalog(manifest: Manifest, spec: CatalogSpec) -> WantedCatalog:
     if manifest.metadata.name == DEFAULT_CATALOG:
         raise ManifestFault(manifest.place, f"catalog {DEFAULT_CATALOG!r} is the cluster's own; choose another metadata.name")
     auth = spec.auth
-    for key, secret in (("client_secret", auth.client_secret), ("token", auth.token)) if auth else ():
-        if secret is not None and not is_template(secret.template):
+    secrets: list[tuple[str, object]] = [("auth.client_secret", auth.client_secret), ("auth.token", auth.token)] if auth else []
+    if isinstance(spec, NamedCatalogSpec):
+        secrets += [(f"properties.{name}", value) for name, value in spec.properties.items()]
+    for key, secret in secrets:
+        if isinstance(secret, Secret) and not is_template(secret.template):
             raise ManifestFault(
                 manifest.place,
-                f"auth.{key} is written out, and the cluster would keep it readable; write ${{VARIABLE}}, which landing looks up, "
+                f"{key} is written out, and the cluster would keep it readable; write ${{VARIABLE}}, which landing looks up, "
                 "or use credentials.secretRef",
             )
     document = {"apiVersion": FRAZIL, "kind": "Catalog", "metadata": {"name": manifest.metadata.name}, "spec": _plain(spec)}

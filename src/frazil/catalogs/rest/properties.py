@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from frazil.kit.errors import Refused
 
@@ -137,12 +137,19 @@ def flag(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 def _uri(url: str) -> str:
     uri = url.removeprefix("rest+").removeprefix("rest:")
-    parts = urlsplit(uri)
+    parts = _split(uri, "catalog url")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise Refused(f"catalog url {_bare(url)!r}: write rest+https://host/path, the part before /v1")
     if parts.username or parts.password:
         raise Refused("catalog url: it holds a user or password; use the properties token or credential")
     return uri.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def _split(address: str, what: str) -> SplitResult:
+    try:
+        return urlsplit(address)
+    except ValueError as error:
+        raise Refused(f"{what}: it is no address: {error}") from None
 
 
 def _bare(url: str) -> str:
@@ -158,8 +165,11 @@ def _oauth2(uri: str, given: Mapping[str, str]) -> OAuth2Properties | None:
     if not colon:
         client_id, secret = "", credential
     server = given.get("oauth2-server-uri", f"{uri}/v1/oauth/tokens")
-    if urlsplit(server).scheme not in ("http", "https"):
-        raise Refused(f"catalog property oauth2-server-uri: {server[:200]!r} is not an http or https address")
+    parts = _split(server, "catalog property oauth2-server-uri")
+    if parts.username is not None:
+        raise Refused("catalog property oauth2-server-uri: it holds a user or password; use credential")
+    if parts.scheme not in ("http", "https"):
+        raise Refused(f"catalog property oauth2-server-uri: {_bare(server)!r} is not an http or https address")
     return OAuth2Properties(
         client_id=client_id,
         client_secret=secret,

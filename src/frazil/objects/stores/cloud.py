@@ -267,6 +267,12 @@ def open_store(url: str, deps: ObjectDeps) -> ObjectStore:
 def _open(place: Place, access: CloudAccess) -> S3Store:
     if bool(access.access_key_id) != bool(access.secret_access_key):
         raise Refused("s3.access_key_id and s3.secret_access_key go together: set both, or neither")
+    try:
+        user = urlsplit(access.endpoint).username
+    except ValueError as error:
+        raise Refused(f"s3.endpoint: it is no address: {error}") from None
+    if user is not None:
+        raise Refused("s3.endpoint: it holds a user or password; use s3.access_key_id and s3.secret_access_key")
     if access.endpoint.startswith("http://") and not access.allow_http:
         raise Refused(f"s3.endpoint {access.endpoint} is not encrypted; use https, or set s3.allow_http when that is wanted")
     config: S3Config = {"conditional_put": "etag", "virtual_hosted_style_request": not access.path_style}

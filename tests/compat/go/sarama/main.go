@@ -63,7 +63,11 @@ func produce(r wire.Request) (any, error) {
 			failed = bad.Err
 		}
 	}
-	return map[string]int{"acked": acked}, errors.Join(failed, producer.Close())
+	answer := map[string]any{"acked": acked}
+	if failed != nil { // sarama gives up after three tries, or when its circuit breaker opens; its user sends again or not
+		answer["failed"] = failed.Error()
+	}
+	return answer, producer.Close()
 }
 
 type session struct {
