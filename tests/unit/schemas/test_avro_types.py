@@ -13,6 +13,8 @@ import pytest
 from tests.unit.schemas.avro_cases import CASES, Case, framed, record_of, table, titled
 
 from frazil.schemas import Decoded, DecodeOptions, decoder_for, evolve, parse_columns
+from frazil.schemas.avro.schemas import compile_avro
+from frazil.schemas.avro.written import WrittenDecoder
 from frazil.schemas.ddl import describe
 from frazil.schemas.framing import FRAMED_CODES, FramedDecoder, Unknown, WriterSchema, ids_of
 
@@ -168,6 +170,27 @@ def test_names_are_those_of_json_values() -> None:
     assert decoded.batch.schema.names == ["_offset_", "userId"]
 
 
+def test_a_slice_in_parts_is_the_slice_as_a_whole() -> None:
+    """Parts bound memory; a schema that comes late makes the parts before it grow too. All types, so that all can be joined."""
+    old = record(a="int")
+    new = {"type": "record", "name": "All", "fields": [{"name": f"c{at}", "type": case.schema} for at, case in enumerate(CASES)]}
+    values: list[bytes | None] = [framed(1, old, {"a": at}) for at in range(5)]
+    values += [framed(2, new, {f"c{at}": case.written[0] for at, case in enumerate(CASES)}), None, b"junk"]
+    values += [framed(1, old, {"a": 9}), framed(1, record(a="long"), {"a": 2**40})]
+    whole = avro({1: old, 2: new}).decode(values)
+    for rows in (1, 2, 3, 7):
+        decoder = WrittenDecoder(None, OPTIONS, "AVRO", compile_avro, part_rows=rows)
+        decoder.learn({n: WriterSchema(kind="AVRO", text=json.dumps(form)) for n, form in ((1, old), (2, new))})
+        parts = decoder.decode(values)
+        assert (parts.batch.schema, parts.rows, parts.rejects, parts.additions) == (
+            whole.batch.schema,
+            whole.rows,
+            whole.rejects,
+            whole.additions,
+        )
+        assert parts.batch.to_pylist() == whole.batch.to_pylist()
+
+
 BAD = {
     "empty": (b"", "not-framed"),
     "no magic": (b"\x01\0\0\0\x01\x02", "not-framed"),
@@ -251,6 +274,18 @@ def test_a_block_that_promises_more_items_than_bytes_is_refused_at_once() -> Non
     schema = {"type": "array", "items": "int"}
     decoded = avro({1: schema}).decode([b"\0\0\0\0\x01" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"])
     assert verdicts(decoded) == [(0, "not-avro")]
+
+
+def test_a_decimal_of_a_million_digits_is_a_reject_and_costs_nothing() -> None:
+    wide, wider = ({"type": "bytes", "logicalType": "decimal", "precision": digits, "scale": 2} for digits in (4000, 10**12))
+    huge = b"\x7f" + bytes(400_000)
+    for column in ((), ("v string",), ("v decimal(38,2)",)):
+        declared = parse_columns(column) if column else None
+        decoded = avro({1: record(v=wide)}, declared).decode(
+            [framed(1, record(v="bytes"), {"v": huge}), framed(1, record(v="bytes"), {"v": b""})]
+        )
+        assert verdicts(decoded) == [(0, "out-of-range")]
+    assert avro({1: record(v=wider)}).decode([framed(1, record(v="bytes"), {"v": huge})]).batch.to_pylist() == [{"v": huge}]
 
 
 def test_f43_no_value_is_a_row_of_nulls_or_a_reject() -> None:

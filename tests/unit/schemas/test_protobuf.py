@@ -182,6 +182,18 @@ def test_the_wire_format_is_read_as_its_guide_says() -> None:
     }
 
 
+def test_what_is_not_needed_is_passed_over() -> None:
+    text = """
+      edition = "2023"; option features = { a: [1, 2], b: "}" }; import "x.proto"; /* message No { */
+      message M { option (o) = { x: 1 }; int32 a = 1 [(v) = { list: [1, [2]] }, deprecated = true]; extensions 100 to 199; ; reserved "q";
+        oneof o { option (p) = 1; int32 b = 2; } enum E { option allow_alias = true; A = 0; B = 0 [deprecated = true]; C = -1; }
+        E e = 0x3; }
+      extend M { int32 more = 100; }
+      service S { rpc Call (M) returns (stream M) { option (http) = { get: "/" }; } }"""
+    decoded = learnt(text).decode([framed(b"\x08\x01\x18" + b"\xff" * 9 + b"\x01")])
+    assert decoded.batch.to_pylist() == [{"a": 1, "b": None, "e": "C"}]
+
+
 def test_proto2_tells_absent_from_default_and_wants_what_is_required() -> None:
     decoder = learnt(proto2("optional int32 a = 1 [default = 5]; required string b = 2;"))
     decoded = decoder.decode([framed(b"\x12\x01x"), framed(b"\x08\x01")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
@@ -168,6 +169,12 @@ def test_memory_is_bounded(registry: SchemaRegistry) -> None:
     ask(work, url=registry.url, most=3)
 
 
+def test_an_answer_that_never_comes_has_a_deadline(registry: SchemaRegistry) -> None:
+    registry.fault = lambda _: time.sleep(1)  # type: ignore[func-returns-value]
+    with pytest.raises(RetryLater, match=r"no answer within 0\.1 s"):
+        find(1, url=registry.url, timeout_ms=100)
+
+
 def test_nobody_there_is_an_outage(registry: SchemaRegistry) -> None:
     url = registry.url
     registry.close()
@@ -203,6 +210,8 @@ def test_a_private_authority_is_trusted_when_it_is_named(tmp_path: pathlib.Path)
     "access",
     [
         {"url": "localhost:8081"},
+        {"url": "http://"},
+        {"url": "http://[h"},
         {"url": "http://h", "basic_auth": "nobody"},
         {"url": "http://h", "basic_auth": "a:b", "token": "t"},
         {"url": "https://h", "ca_file": "/does/not/exist"},
@@ -214,4 +223,8 @@ def test_settings_that_can_never_work_are_refused(access: dict[str, str]) -> Non
 
 
 def test_secrets_are_not_shown() -> None:
+    for url in ("http://me:pass-word@h", "ftp://me:pass-word@h"):
+        with pytest.raises(Refused, match=r"registry\.url") as refusal:
+            HttpxFetch(Access(url=url))
+        assert "pass-word" not in str(refusal.value)
     assert "pass" not in repr(Access(url="http://h", basic_auth="me:pass", token="")) and NO_SCHEMA[0] == 404

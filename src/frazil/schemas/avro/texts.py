@@ -10,10 +10,13 @@ import json
 import math
 import uuid
 from base64 import b64encode
-from typing import Any
+from typing import Any, Final
 
 from frazil.schemas.avro.columns import branches_of
 from frazil.schemas.avro.tree import Node
+from frazil.schemas.unfit import Unfit
+
+_BITS_MAX: Final = 13_300
 
 
 def json_text(node: Node, value: object) -> str:
@@ -22,7 +25,9 @@ def json_text(node: Node, value: object) -> str:
 
 
 def decimal_text(unscaled: int, scale: int) -> str:
-    """All digits of a decimal."""
+    """All digits of a decimal. Raises Unfit when there are more than any column has."""
+    if unscaled.bit_length() > _BITS_MAX:
+        raise Unfit("out-of-range", f"a decimal of more than {_BITS_MAX} bits")
     digits = str(abs(unscaled)).rjust(scale + 1, "0")
     point = len(digits) - scale
     return ("-" if unscaled < 0 else "") + digits[:point] + ("." + digits[point:] if scale else "")

@@ -16,6 +16,8 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", 
 _DEPTH_MAX: Final = 60
 _FIXED_BYTES_MAX: Final = 1 << 20
 _UUID_BYTES: Final = 16
+_DIGITS_MAX: Final = 4000
+"""A decimal of more digits is taken as the bytes it is: Python writes no longer number as text."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -168,7 +170,7 @@ def _with_logical(node: Node, form: dict[str, Any]) -> Node:
         return node
     if logical == "decimal":
         precision, scale = form.get("precision"), form.get("scale", 0)
-        if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not precision:
+        if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision <= _DIGITS_MAX or not precision:
             return node
         node.precision, node.scale = precision, scale
     node.logical = logical

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from frazil.kit.errors import Bug, Refused
-from frazil.schemas.arrays import batch_of, build, bytes_of, column_of
+from frazil.schemas.arrays import batch_of, build, bytes_of, column_of, join_batches
 from frazil.schemas.avro.columns import Wanted
 from frazil.schemas.avro.datum import DatumReader
 from frazil.schemas.avro.fit import RowFit
@@ -25,6 +25,7 @@ from frazil.schemas.shape import Member, member_of
 from frazil.schemas.unfit import Unfit
 
 _EMPTY = pa.schema([])
+PART_ROWS = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +56,8 @@ class _Refusal:
 
 
 @dataclass(slots=True)
-class _Slice:
-    """One slice on its way: raw values still alive, by row, and the verdicts so far. No writer: a record without value."""
+class _Part:
+    """Some rows of a slice on their way: raw values still alive, by row, and the verdicts so far. No writer: a record without value."""
 
     rows: list[int] = field(default_factory=list)
     writers: list[Writer | None] = field(default_factory=list)
@@ -64,15 +65,36 @@ class _Slice:
     rejects: list[Reject] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Work:
+    """What the parts of a slice have become. Python's values take many times the room of the bytes, so only one part is in them."""
+
+    at: int = 0
+    kept: array[int] = field(default_factory=lambda: array("q"))
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+
+    def take(self, part: _Part, fitted: tuple[array[int], list[list[object]]], schema: pa.Schema) -> None:
+        """Adds a part as columns."""
+        kept, rows = fitted
+        columns: Sequence[Sequence[object]] = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+        self.batches.append(batch_of([build(values, one.type) for values, one in zip(columns, schema, strict=True)], schema, len(rows)))
+        self.kept.extend(kept)
+        self.rejects.extend(part.rejects)
+
+
 class WrittenDecoder:
     """See ``framing.FramedDecoder``. ``declared``: the columns, or None: they come from the writers' schemas and grow with them."""
 
-    def __init__(self, declared: pa.Schema | None, options: DecodeOptions, kind: str, build: Compile) -> None:
-        """``kind``: as the registry calls such schemas."""
+    def __init__(
+        self, declared: pa.Schema | None, options: DecodeOptions, kind: str, build: Compile, *, part_rows: int = PART_ROWS
+    ) -> None:
+        """``kind``: as the registry calls such schemas. ``part_rows``: so many rows are held as Python values at once."""
         self._declared = declared
         self._options = options
         self._kind = kind
         self._build = build
+        self._part_rows = part_rows
         self._choices: dict[int, Choose | _Refusal] = {}
         self._refused: dict[tuple[int, ...], _Refusal] = {}
 
@@ -92,22 +114,19 @@ class WrittenDecoder:
         column = column_of(values)
         if bytes_of(column) > SLICE_BYTES_MAX:
             raise Refused(f"a slice of more than {SLICE_BYTES_MAX} bytes; decode it in parts")
-        target = schema if schema is not None else _EMPTY if self._declared is None else self._declared
-        work = self._read(column.to_pylist())
-        grown = (
-            target
-            if self._declared is not None
-            else self._grow(target, {writer.key: writer for writer in work.writers if writer is not None})
-        )
-        members = [member_of(one) for one in grown]
-        kept, rows = self._fit(work, members)
-        columns: Sequence[Sequence[object]] = list(zip(*rows, strict=True)) if rows else [()] * len(members)
-        return Decoded(
-            batch=batch_of([build(values, one.type) for values, one in zip(columns, grown, strict=True)], grown, len(rows)),
-            rows=kept,
-            rejects=tuple(sorted(work.rejects, key=lambda reject: reject.row)),
-            additions=difference(target, grown),
-        )
+        target = grown = schema if schema is not None else _EMPTY if self._declared is None else self._declared
+        work = _Work()
+        while work.at < len(column) or not work.batches:
+            part = self._read(column.slice(work.at, self._part_rows).to_pylist(), work.at)
+            before, grown = grown, self._grow(grown, {writer.key: writer for writer in part.writers if writer is not None})
+            if work.batches and not grown.equals(before):
+                work = _Work()  # again from the start, so that all parts have the same columns; a new schema within a slice is rare
+                continue
+            work.take(part, self._fit(part, [member_of(one) for one in grown]), grown)
+            work.at += self._part_rows
+        batch = join_batches(work.batches) if len(grown) else batch_of([], grown, len(work.kept))
+        rejects = tuple(sorted(work.rejects, key=lambda reject: reject.row))
+        return Decoded(batch=batch, rows=work.kept, rejects=rejects, additions=difference(target, grown))
 
     def _compile(self, schema_id: int, found: Found) -> Choose | _Refusal:
         if isinstance(found, Unknown):
@@ -128,11 +147,11 @@ class WrittenDecoder:
             raise choose.verdict()
         return choose(value)
 
-    def _read(self, values: Sequence[bytes | None]) -> _Slice:
-        """The raw value of every record that can be read."""
-        work = _Slice()
+    def _read(self, values: Sequence[bytes | None], first: int) -> _Part:
+        """The raw value of every record that can be read; ``first``: the row of the first."""
+        work = _Part()
         most = self._options.value_bytes_max
-        for row, value in enumerate(values):
+        for row, value in enumerate(values, start=first):
             writer, raw = None, None
             try:
                 if value is not None:
@@ -151,6 +170,8 @@ class WrittenDecoder:
     def _grow(self, target: pa.Schema, writers: Mapping[tuple[int, ...], Writer]) -> pa.Schema:
         """The columns with all that ``writers`` add, in the order these were first seen. One that adds too much is refused."""
         options = self._options
+        if self._declared is not None:
+            return target
         for key, writer in writers.items():
             try:
                 grown = join(target, Wanted(options.columns_max).schema(writer.node, target, options.reserved))
@@ -161,7 +182,7 @@ class WrittenDecoder:
                 self._refused[key] = _Refusal(code=verdict.code, why=f"schema {key[0]}: {verdict.why}")
         return target
 
-    def _fit(self, work: _Slice, members: Sequence[Member]) -> tuple[array[int], list[list[object]]]:
+    def _fit(self, work: _Part, members: Sequence[Member]) -> tuple[array[int], list[list[object]]]:
         """The rows that fit the columns, and which records they are."""
         fits: dict[tuple[int, ...], RowFit] = {}
         kept, rows = array("q"), list[list[object]]()

@@ -168,11 +168,19 @@ class _Parser:
         self._take("=")
         number = self._number()
         if self._peek() == "[":
-            while self._next() != "]":
-                continue
+            self._options()
         self._take(";")
         presence = bool(oneof) or label == "optional" or self._explicit
         return Field(name=name, number=number, label=label, type=word, key=key, presence=presence, oneof=oneof)
+
+    def _options(self) -> None:
+        """Over ``[…]``, which may hold lists itself."""
+        depth = 0
+        while True:
+            word = self._next()
+            depth += (word == "[") - (word == "]")
+            if not depth:
+                return
 
     def _enum(self, scope: str) -> None:
         name = scope + self._next()

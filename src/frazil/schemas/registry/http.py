@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from dataclasses import dataclass, field
 from typing import Final, Protocol
+from urllib.parse import urlsplit
 
 import httpx
 
 from frazil.kit.errors import Refused, RetryLater
+from frazil.kit.settings import without_user
 from frazil.schemas.registry.answers import Answer
 
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -43,30 +46,32 @@ class HttpxFetch:
 
     def __init__(self, access: Access) -> None:
         """Raises Refused for settings that can never work."""
-        if not access.url.startswith(("http://", "https://")):
-            raise Refused(f"registry.url {access.url!r}: write http://host:port or https://host/path")
+        _check(access.url)
         if access.basic_auth and (access.token or ":" not in access.basic_auth):
             raise Refused("registry: give basic_auth as user:password, or token, and not both")
         self._url = access.url.rstrip("/")
+        self._timeout_s = access.timeout_ms / 1000
         headers = {"accept": _ACCEPT} | ({"authorization": f"Bearer {access.token}"} if access.token else {})
         user, _, password = access.basic_auth.partition(":")
         self._client = httpx.AsyncClient(
             headers=headers,
             auth=httpx.BasicAuth(user, password) if access.basic_auth else None,
             verify=_trust(access.ca_file),
-            timeout=access.timeout_ms / 1000,
+            timeout=httpx.Timeout(None),  # the whole request has a deadline: an answer that drips would never end by pauses between bytes
             follow_redirects=False,
         )
 
     async def get(self, path: str) -> Answer:
         """See ``Fetch.get``."""
         try:
-            async with self._client.stream("GET", f"{self._url}/{path}") as response:
+            async with asyncio.timeout(self._timeout_s), self._client.stream("GET", f"{self._url}/{path}") as response:
                 body = bytearray()
                 async for part in response.aiter_bytes():
                     body += part
                     if len(body) > ANSWER_BYTES_MAX:
                         raise Refused(f"schema registry {path}: the answer has more than {ANSWER_BYTES_MAX} bytes")
+        except TimeoutError:
+            raise RetryLater(f"schema registry {self._url}: no answer within {self._timeout_s} s", after_ms=500) from None
         except (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError) as error:
             raise Refused(f"schema registry {self._url}: {type(error).__name__} ({error})") from None
         except httpx.HTTPError as error:
@@ -77,6 +82,17 @@ class HttpxFetch:
     async def close(self) -> None:
         """See ``Fetch.close``."""
         await self._client.aclose()
+
+
+def _check(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise Refused(f"registry.url: it is no address: {error}") from None
+    if parts.username is not None:
+        raise Refused("registry.url: it holds a user or password; use registry.basic_auth")
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise Refused(f"registry.url {without_user(url)!r}: write http://host:port or https://host/path")
 
 
 def _trust(ca_file: str) -> ssl.SSLContext:
