@@ -77,7 +77,7 @@ def describe(session: Session, name: str) -> None:
 )
 @click.option(
     "--value",
-    type=click.Choice(["json", "json-schema", "avro", "protobuf", "raw"]),
+    type=click.Choice(["json", "json-schema", "avro", "protobuf", "raw", "string", "int", "long", "float", "double"]),
     default="json",
     show_default=True,
     help="What record values are; json-schema, avro and protobuf name schemas of registry.url.",

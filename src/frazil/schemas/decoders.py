@@ -13,9 +13,9 @@ from frazil.schemas.jsonschema.decoder import JsonSchemaDecoder
 from frazil.schemas.native import NativeJsonDecoder
 from frazil.schemas.port import DecodeOptions, Decoder
 from frazil.schemas.protobuf.schemas import compile_protobuf
-from frazil.schemas.raw import RawDecoder
+from frazil.schemas.raw import FORMS, RawDecoder
 
-KINDS = ("json", "json-schema", "avro", "protobuf", "raw", "raw-string")
+KINDS = ("json", "json-schema", "avro", "protobuf", *FORMS)
 
 
 def decoder_for(kind: str, schema: pa.Schema | None, options: DecodeOptions) -> Decoder:
@@ -32,7 +32,7 @@ def decoder_for(kind: str, schema: pa.Schema | None, options: DecodeOptions) -> 
         raise Refused(f"no decoder for values of kind {kind!r}; kinds are {', '.join(KINDS)}")
     if schema is not None:
         raise Refused(f"values of kind {kind!r} have the one column 'value'; do not declare columns")
-    return RawDecoder(options, as_text=kind == "raw-string")
+    return RawDecoder(options, FORMS[kind])
 
 
 def _json(schema: pa.Schema | None, options: DecodeOptions) -> Decoder:

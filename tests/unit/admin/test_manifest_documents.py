@@ -179,7 +179,7 @@ def test_hostile_text_is_refused_where_it_goes_wrong(text: str | bytes, why: str
         (table("status: {}").replace("\nstatus", "\nstatus"), "status is Kubernetes' own"),
         (table("  topics: [a]"), "key 'topics' stands twice"),
         (table("  valeu: raw"), "m.yaml:6:3: spec: unknown key 'valeu'; did you mean 'value'?"),
-        (table("  value: thrift"), "spec.value: 'thrift' is not known; Known: json, json-schema, avro, protobuf, raw"),
+        (table("  value: thrift"), "spec.value: 'thrift' is not known; did you mean 'string'? Known: json, json-schema, avro"),
         (table("  commitIntervalSeconds: 0"), "m.yaml:6:26: spec.commitIntervalSeconds: 0 is not from 1 to 86400"),
         (table("  commitIntervalSeconds: '5'"), "want a whole number, not the text '5'"),
         (table("  commitIntervalSeconds: 5.5"), "want a whole number, not 5.5, which YAML reads as a number"),

@@ -254,3 +254,18 @@ def test_protobuf_takes_the_same_way() -> None:
         assert (letter["offset"], letter["code"], letter["value"]) == (2, "not-protobuf", prefix + b"\x08")
 
     play(story)
+
+
+def test_texts_and_numbers_land_as_what_they_are() -> None:
+    async def main() -> None:
+        world = World()
+        for kind, value, wanted in (("string", b"\xe6\x97\xa5", "日"), ("long", bytes(6) + b"\x01\0", 256)):
+            await world.topics.create(kind, 1)
+            await put_landing(world.store, LandingSpec(table=f"default.{kind}s", topics=(kind,), value=kind))
+            await world.produce(kind, [value, None, b"\xff"])
+            await world.land(4, settings=auto_off())
+            assert [row["value"] for row in sorted(await world.rows(f"default.{kind}s"), key=lambda row: row["_offset"])] == [wanted, None]
+            (letter,) = await world.rows(f"default.{kind}s_dead")
+            assert (letter["offset"], letter["value"]) == (2, b"\xff")
+
+    run_virtual(main())
