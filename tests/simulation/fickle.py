@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
 from tests.simulation.loop import OWNER
 
 from frazil.landing import target
@@ -22,8 +23,9 @@ class Fickle:
     def schema(self) -> Any:
         return self._decoder.schema
 
-    def decode(self, values: Sequence[bytes | None], schema: Any = None) -> Any:
+    def decode(self, values: Sequence[bytes | None] | pa.Array, schema: Any = None) -> Any:
         if self._strict:
+            values = values.to_pylist() if isinstance(values, pa.Array) else values
             values = [b"no more" if value is not None and b'"doubtful"' in value else value for value in values]
         return self._decoder.decode(values, schema)
 
