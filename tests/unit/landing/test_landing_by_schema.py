@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from tests.simulation.loop import run_virtual
 from tests.standins.schema_registry import SchemaRegistry, reply
 from tests.unit.landing.world import World, auto_off
 from tests.unit.schemas.avro_cases import CASES, framed
 
-from frazil.kit.errors import RetryLater
+from frazil.kit.errors import Refused, RetryLater
+from frazil.landing.target import check_options
 from frazil.metadata.landings import LandingSpec, put_landing
+from frazil.records import build_batch
+from frazil.records.building import BatchOptions, Record
 from frazil.schemas.registry import RegistryClient
 from frazil.schemas.registry.answers import Answer
 
@@ -269,3 +274,40 @@ def test_texts_and_numbers_land_as_what_they_are() -> None:
             assert (letter["offset"], letter["value"]) == (2, b"\xff")
 
     run_virtual(main())
+
+
+def test_keys_are_text_or_numbers_and_a_wrong_one_costs_its_record() -> None:
+    def batch(*keys: bytes | None) -> bytes:
+        records = [Record(key=key, value=b'{"a": %d}' % at, timestamp_ms=1000 + at) for at, key in enumerate(keys)]
+        return bytes(build_batch(records, options=BatchOptions()))
+
+    async def main() -> None:
+        world = World()
+        for kind, keys, wanted in (
+            ("string", (b"x", None, b"\xff", b""), ["x", None, ""]),
+            ("long", (bytes(7) + b"\x05", None, b"\xff", b"\xff" * 8), [5, None, -1]),
+        ):
+            await world.topics.create(kind, 1)
+            spec = LandingSpec(table=f"default.{kind}k", topics=(kind,), options={"key": kind})
+            await put_landing(world.store, spec)
+            await world.append(kind, 0, batch(*keys))
+            await world.land(4, settings=auto_off())
+            found = sorted(await world.rows(spec.table), key=lambda row: row["_offset"])
+            assert [(row["_key"], row["a"]) for row in found] == list(zip(wanted, (0, 1, 3), strict=True))
+            (letter,) = await world.rows(spec.table + "_dead")
+            assert (letter["offset"], letter["key"], letter["reason"][:5]) == (2, b"\xff", "key: ")
+            await put_landing(world.store, replace(spec, options={}))
+            await world.append(kind, 0, batch(b"y"))
+            await world.land(4, settings=auto_off())
+            status = await world.status(spec.table)
+            assert status.state == "failed" and "_key" in status.reason, "a column never changes its type"
+
+    run_virtual(main())
+
+
+def test_an_option_key_that_cannot_work_is_refused() -> None:
+    spec = LandingSpec(table="a.b", topics=("t",), options={"key": "string"})
+    check_options(spec)
+    for bad in (replace(spec, options={"key": "avro"}), replace(spec, metadata_columns=False)):
+        with pytest.raises(Refused, match="option key"):
+            check_options(bad)

@@ -14,7 +14,8 @@ FRAZIL: Final = "frazil.dev/v1"
 KAFSCALE: Final = "kafscale.io/v1"
 WITH_COLUMNS: Final = ("json", "json-schema", "avro", "protobuf")
 """Kinds of values that have fields."""
-VALUES: Final = (*WITH_COLUMNS, "raw", "string", "int", "long", "float", "double")
+KEYS: Final = ("raw", "string", "int", "long", "float", "double")
+VALUES: Final = (*WITH_COLUMNS, *KEYS)
 _TOPIC: Final = Rule(
     about="a Kafka topic",
     pattern=r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}",
@@ -79,6 +80,7 @@ class TableSpec:
         )
     )
     value: str = entry(Rule(about="what record values are", choices=VALUES), "json")
+    key: str = entry(Rule(about="what record keys are, and so the column _key", choices=KEYS), "raw")
     columns: tuple[str, ...] = entry(
         Rule(
             about="columns of the values, `name type` each; none: they are inferred and grow", example='["id long", "price decimal(10,2)"]'
