@@ -180,6 +180,7 @@ def test_hostile_text_is_refused_where_it_goes_wrong(text: str | bytes, why: str
         (table("  topics: [a]"), "key 'topics' stands twice"),
         (table("  valeu: raw"), "m.yaml:6:3: spec: unknown key 'valeu'; did you mean 'value'?"),
         (table("  value: thrift"), "spec.value: 'thrift' is not known; did you mean 'string'? Known: json, json-schema, avro"),
+        (table("  key: string\n  metadataColumns: false"), "m.yaml:6:8: spec.key: it says what the column _key holds"),
         (table("  commitIntervalSeconds: 0"), "m.yaml:6:26: spec.commitIntervalSeconds: 0 is not from 1 to 86400"),
         (table("  commitIntervalSeconds: '5'"), "want a whole number, not the text '5'"),
         (table("  commitIntervalSeconds: 5.5"), "want a whole number, not 5.5, which YAML reads as a number"),

@@ -122,6 +122,8 @@ def _check(manifest: Manifest, locate: Locate) -> None:
 
 
 def _check_columns(spec: TableSpec, locate: Locate) -> None:
+    if spec.key != "raw" and not spec.metadata_columns:
+        raise ManifestFault(locate("spec.key"), "it says what the column _key holds, and metadataColumns is false")
     if spec.columns and spec.value not in WITH_COLUMNS:
         raise ManifestFault(locate("spec.columns"), f"values that are {spec.value} have no columns of their own; leave columns out")
     reserved = frozenset(_LANDED_COLUMNS) if spec.metadata_columns else frozenset[str]()
