@@ -88,7 +88,8 @@ def test_apply_creates_then_changes_nothing() -> None:
 def test_what_changed_is_shown_and_done() -> None:
     cluster = Cluster()
     apply(TOPIC + TABLE, cluster)
-    text = (TOPIC + TABLE).replace("partitions: 3", "partitions: 4").replace("topics: [orders]", "topics: [orders], value: raw, key: string")
+    text = (TOPIC + TABLE).replace("partitions: 3", "partitions: 4")
+    text = text.replace("topics: [orders]", "topics: [orders], value: raw, key: string")
     diff = "".join(step.diff() for step in plan(text, cluster))
     assert "-partitions: 3\n+partitions: 4\n" in diff and "-value: json\n+value: raw\n" in diff
     assert diff.startswith("--- topic orders (cluster)\n+++ topic orders (manifest)\n@@ ")
