@@ -247,6 +247,19 @@ def test_a_schema_that_cannot_be_used_is_named_in_every_reject(text: str) -> Non
     assert decoded.rejects[0].why.startswith("schema 5: ")
 
 
+def test_types_come_from_references_too_also_when_two_names_mean_one_text() -> None:
+    point = json.dumps({"type": "record", "name": "Point", "namespace": "geo", "fields": [{"name": "x", "type": "int"}]})
+    line = {
+        "type": "record",
+        "name": "Line",
+        "namespace": "geo",
+        "fields": [{"name": "a", "type": "Point"}, {"name": "b", "type": "geo.Point"}],
+    }
+    decoder = avro({})
+    decoder.learn({1: WriterSchema(kind="AVRO", text=json.dumps(line), references=(("geo.Point", point), ("Point", point)))})
+    assert decoder.decode([b"\0\0\0\0\x01\x02\x04"]).batch.to_pylist() == [{"a": {"x": 1}, "b": {"x": 2}}]
+
+
 def test_a_schema_of_another_kind_is_told_apart() -> None:
     decoder = avro({})
     decoder.learn({5: WriterSchema(kind="PROTOBUF", text="")})

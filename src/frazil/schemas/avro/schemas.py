@@ -11,6 +11,6 @@ from frazil.schemas.port import DecodeOptions
 
 def compile_avro(schema_id: int, found: WriterSchema, options: DecodeOptions) -> Choose:
     """See ``written.Compile``."""
-    node = parse(found.text, [text for _, text in found.references])
+    node = parse(found.text, list(dict.fromkeys(text for _, text in found.references)))
     writer = Writer(key=(schema_id,), node=node, read=datum_reader(node, options.depth_max))
     return lambda _: (writer, PREFIX_BYTES)
