@@ -21,6 +21,7 @@ from frazil.assembly.log_lines import set_up_logging
 from frazil.assembly.manifestfiles import load_manifests
 from frazil.assembly.manifests import landing_defaults
 from frazil.assembly.namedcatalogs import CatalogBook, open_named
+from frazil.assembly.registry import opened_registry
 from frazil.assembly.running import finish, first_of
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.sources import Source, Tools, cluster_source, open_source
@@ -58,8 +59,12 @@ async def run_manifest(settings: FrazilSettings, files: Sequence[str]) -> None:
     set_up_logging(settings.log_level)
     manifests = load_manifests(files)
     check_together(manifests)
-    async with stop_requested(supervised=False) as stop, _opened(settings, manifests, stop) as run:
-        landing = Landing(_deps(run), _numbers(settings, run))
+    async with (
+        stop_requested(supervised=False) as stop,
+        _opened(settings, manifests, stop) as run,
+        opened_registry(settings, run.tools.clock) as registry,
+    ):
+        landing = Landing(replace(_deps(run), registry=registry), _numbers(settings, run))
         tasks = {spawn("landing", landing.run()), spawn("report", _report(landing))}
         tasks |= {spawn("follow log", work()) for work in run.source.beside}
         _LOG.info("%s lands %s", run.title, "; ".join(f"{', '.join(one.topics)} in {one.table}" for one in run.landings))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from frazil.assembly.log_lines import set_up_logging
 from frazil.assembly.namedcatalogs import CatalogBook
+from frazil.assembly.registry import opened_registry
 from frazil.assembly.running import finish, first_of
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stopping import stop_requested
@@ -30,11 +32,15 @@ _KEPT_PART = 8
 async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
     """Lands until SIGTERM or SIGINT; a clean stop tries a last commit per table."""
     set_up_logging(settings.log_level)
-    async with stop_requested(supervised=supervised) as stop, open_stores(settings, stop=stop) as stores:
+    async with (
+        stop_requested(supervised=supervised) as stop,
+        open_stores(settings, stop=stop) as stores,
+        opened_registry(settings, stores.clock) as registry,
+    ):
         index = LogIndex(stores.metadata, shards=stores.instance.shards, producers=False)
         book = CatalogBook(settings, stores.catalog_deps, stores.catalog)
         await book.refresh(stores.metadata)
-        landing = Landing(_deps(settings, stores, index, book), landing_settings(settings))
+        landing = Landing(replace(_deps(settings, stores, index, book), registry=registry), landing_settings(settings))
         tasks = {
             spawn("landing", landing.run()),
             spawn("follow log", index.follow()),

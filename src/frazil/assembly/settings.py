@@ -110,6 +110,17 @@ class LandingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrySettings:
+    """The schema registry, for topics whose values name their schema."""
+
+    url: str = setting("", "schema registry with Confluent's API, http://host:8081; Apicurio: http://host:8080/apis/ccompat/v7")
+    basic_auth: str = setting("", "user:password for the registry", secret=True)
+    token: str = setting("", "bearer token for the registry", secret=True)
+    ca_file: str = setting("", "PEM file of the registry's certificate authority; empty: the system's")
+    timeout_ms: int = setting(10_000, "deadline of one request to the registry", least=100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FrazilSettings:
     """All of it."""
 
@@ -118,5 +129,6 @@ class FrazilSettings:
     store: StoreSettings = field(default_factory=StoreSettings)
     s3: S3Settings = field(default_factory=S3Settings)
     catalog: CatalogSettings = field(default_factory=CatalogSettings)
+    registry: RegistrySettings = field(default_factory=RegistrySettings)
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     landing: LandingSettings = field(default_factory=LandingSettings)

@@ -17,7 +17,7 @@ _options = click.option(
     "options",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Option of the landing: paused=true, recreated=fill, catalog=…; NAME= takes one away.",
+    help="Option of the landing: paused=true, recreated=fill, catalog=…, key=string; NAME= takes one away.",
 )
 
 
@@ -75,7 +75,13 @@ def describe(session: Session, name: str) -> None:
 @click.option(
     "-t", "--topic", "topics", multiple=True, required=True, shell_complete=topic_names, help="Topic to land; may be given again."
 )
-@click.option("--value", type=click.Choice(["json", "raw"]), default="json", show_default=True, help="What record values are.")
+@click.option(
+    "--value",
+    type=click.Choice(["json", "json-schema", "avro", "protobuf", "raw", "string", "int", "long", "float", "double"]),
+    default="json",
+    show_default=True,
+    help="What record values are; json-schema, avro and protobuf name schemas of registry.url.",
+)
 @click.option("--column", "columns", multiple=True, metavar="DDL", help="Declared column, e.g. 'price decimal(10,2)'; none: inferred.")
 @click.option("--no-metadata-columns", is_flag=True, help="Leave out _topic, _kafka_partition, _offset, _timestamp, _key and _headers.")
 @click.option("--commit-interval-ms", type=click.IntRange(1_000), help="Time between two commits of this table; default 1000.")

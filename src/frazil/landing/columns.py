@@ -6,7 +6,7 @@
 | `_kafka_partition` | int                                     | partition                     |
 | `_offset`          | long                                    | offset                        |
 | `_timestamp`       | timestamptz (microseconds)              | record timestamp, ms × 1000   |
-| `_key`             | binary                                  | record key, null stays null   |
+| `_key`             | binary, or as the option `key` says     | record key, null stays null   |
 | `_headers`         | list<struct<key: string, value: binary>>| headers in order, duplicates kept |
 
 Not `_partition`: that name is one of Iceberg's own metadata columns, and Spark refuses to read a table that has it.
@@ -23,12 +23,13 @@ import pyarrow.compute as pc
 from frazil.landing.decode import Rows
 from frazil.records.tables import HEADERS
 
+KEY: Final = "_key"
 _FIELDS: Final[list[tuple[str, pa.DataType]]] = [
     ("_topic", pa.string()),
     ("_kafka_partition", pa.int32()),
     ("_offset", pa.int64()),
     ("_timestamp", pa.timestamp("us", tz="UTC")),
-    ("_key", pa.binary()),
+    (KEY, pa.binary()),
     ("_headers", HEADERS),
 ]
 METADATA_SCHEMA: Final = pa.schema(_FIELDS)
@@ -67,7 +68,7 @@ def metadata_arrays(rows: Rows, kept: Column | None) -> dict[str, Column]:
         "_kafka_partition": _of_origins(rows, [int(origin.key.partition) for origin in rows.origins], pa.int32()),
         "_offset": records.column("offset"),
         "_timestamp": timestamp_array(records.column("timestamp_ms")),
-        "_key": records.column("key"),
+        KEY: records.column("key"),
         "_headers": records.column("headers"),
     }
     return extra if kept is None else {name: column.take(kept) for name, column in extra.items()}

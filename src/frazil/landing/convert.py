@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from frazil.kit.names import PartitionKey
-from frazil.landing.columns import METADATA_NAMES, METADATA_SCHEMA, is_time, long_array, metadata_arrays, rows_out_of_time
+from frazil.landing.columns import KEY, METADATA_NAMES, METADATA_SCHEMA, is_time, long_array, metadata_arrays, rows_out_of_time
 from frazil.landing.decode import Decoded, Rows
 from frazil.schemas import Decoded as DecodedValues
 from frazil.schemas import Decoder, Reject
@@ -53,6 +53,8 @@ class Shape:
     decoder: Decoder
     columns: pa.Schema | None
     metadata_columns: bool
+    key: Decoder | None = None
+    """What keys are, when ``_key`` is not to be their bytes: a decoder with one column."""
 
 
 def value_columns(table: pa.Schema, *, metadata_columns: bool, only: Sequence[str] | None = None) -> pa.Schema:
@@ -66,37 +68,60 @@ def value_columns(table: pa.Schema, *, metadata_columns: bool, only: Sequence[st
     return pa.schema(kept)
 
 
-def full_schema(values: pa.Schema, *, metadata_columns: bool) -> pa.Schema:
-    """The columns of a table that holds ``values``: value columns first, metadata columns after them."""
-    return pa.schema([*values, *METADATA_SCHEMA]) if metadata_columns else values
+def full_schema(values: pa.Schema, *, metadata_columns: bool, key: Decoder | None = None) -> pa.Schema:
+    """The columns of a table that holds ``values``: value columns first, metadata columns after them, ``_key`` as ``key`` has it."""
+    if not metadata_columns:
+        return values
+    made = key.schema if key is not None else None
+    extra = (
+        METADATA_SCHEMA if made is None else [field.with_type(made.types[0]) if field.name == KEY else field for field in METADATA_SCHEMA]
+    )
+    return pa.schema([*values, *extra])
 
 
 def convert(decoded: Decoded, shape: Shape) -> Converted:
     """Typed rows and dead letters of one slice."""
     rows = decoded.rows
-    result = _decode_timely(shape, rows)
+    keys = _keys(shape, rows)
+    result = _decode_fit(shape, rows, keys)
     columns = dict(zip(result.batch.schema.names, result.batch.columns, strict=True))
     schema = result.batch.schema
     if shape.metadata_columns:
         kept = long_array(result.rows) if len(result.rows) < len(rows) else None
         columns.update(metadata_arrays(rows, kept))
-        schema = full_schema(schema, metadata_columns=True)
+        if keys is not None:
+            columns[KEY] = _keys_of(keys, result.rows)
+        schema = full_schema(schema, metadata_columns=True, key=shape.key)
     table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
     letters = _record_letters(rows, [(reject.row, reject.code, reject.why) for reject in result.rejects]) + _batch_letters(decoded)
     return Converted(rows=table, values=result.batch.schema, letters=letters)
 
 
-def _decode_timely(shape: Shape, rows: Rows) -> DecodedValues:
-    """Decodes all rows but those whose timestamp has no place in the column ``_timestamp``; they are rejects."""
+def _keys(shape: Shape, rows: Rows) -> DecodedValues | None:
+    """The keys as their column has them; None when they are just bytes."""
+    keys: Any = rows.records.column("key")
+    return shape.key.decode(keys) if shape.key is not None and shape.metadata_columns else None
+
+
+def _keys_of(keys: DecodedValues, kept: array[int]) -> Any:  # noqa: ANN401 - an Arrow array
+    """The keys of the rows ``kept``; none of them is one whose key was a reject."""
+    place = {row: at for at, row in enumerate(keys.rows)} if keys.rejects else None
+    at = kept if place is None else array("q", [place[row] for row in kept])
+    return keys.batch.column(0).take(long_array(at))
+
+
+def _decode_fit(shape: Shape, rows: Rows, keys: DecodedValues | None) -> DecodedValues:
+    """Decodes all rows but those whose timestamp or key has no place in the column ``_timestamp`` or ``_key``; they are rejects."""
     values: Any = rows.records.column("value")
     outside = rows_out_of_time(rows.records.column("timestamp_ms")) if shape.metadata_columns else []
-    if not outside:
+    unfit = {reject.row: replace(reject, why=f"key: {reject.why}") for reject in (keys.rejects if keys is not None else ())}
+    unfit |= {row: Reject(row=row, code="out-of-range", why="the record's timestamp is outside the years 1 to 9999") for row in outside}
+    if not unfit:
         return shape.decoder.decode(values, shape.columns)
-    left_out = frozenset(outside)
-    inside = array("q", [row for row in range(len(rows)) if row not in left_out])
+    inside = array("q", [row for row in range(len(rows)) if row not in unfit])
     result = shape.decoder.decode(values.take(long_array(inside)), shape.columns)
     rejects = [replace(reject, row=inside[reject.row]) for reject in result.rejects]
-    rejects += [Reject(row=row, code="out-of-range", why="the record's timestamp is outside the years 1 to 9999") for row in outside]
+    rejects += unfit.values()
     rejects.sort(key=lambda reject: reject.row)
     return replace(result, rows=array("q", [inside[row] for row in result.rows]), rejects=tuple(rejects))
 

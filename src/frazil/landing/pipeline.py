@@ -94,6 +94,9 @@ class TablePipeline:
 
     async def _land(self, table: LoadedTable | None, decoded: Decoded, losses: Sequence[Loss]) -> bool:
         """Rows, dead letters, progress: all of it in the table and its dead-letter table when this returns True."""
+        if self._target.asks_registry:
+            self._enter("registry")
+            await self._target.learn(decoded.rows.records)
         self._enter("convert")
         shape = self._target.shape(table)
         converted = await self._deps.offload.run(lambda: convert(decoded, shape))

@@ -19,6 +19,7 @@ from frazil.metadata.landings import LandingSpec
 from frazil.metadata.port import MetadataStore
 from frazil.metadata.topics import TopicRecord
 from frazil.objects.port import ObjectStore
+from frazil.schemas.registry import SchemaSource
 
 
 class TopicView(Protocol):
@@ -63,6 +64,8 @@ class LandingDeps:
     label: str = ""
     """Stands before table names in metadata (pin, status, identity), so that two processes may land in tables of one name in two
     catalogs."""
+    registry: SchemaSource | None = None
+    """Where the schemas of values are that name one; None: there is none, and such landings are refused."""
     naming: SourceNaming | None = None
     """How a log without a cluster is recognised (R27). Such a log has no pins: nobody would heed them."""
 

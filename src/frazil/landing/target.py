@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from frazil.catalogs.port import CreateTable, LoadedTable
@@ -14,10 +16,15 @@ from frazil.landing.settings import LandingDeps, LandingSettings
 from frazil.metadata.landedtables import get_table_uuid, put_table_uuid
 from frazil.metadata.landings import LandingSpec
 from frazil.schemas import DecodeOptions, decoder_for, evolve, parse_columns
+from frazil.schemas.framing import FramedDecoder, ids_of
 
 MANIFEST_PROPERTY = "frazil.manifest"
 """Table property: the manifest whose landing made the table. Two that write one table are refused (R35), wherever they run."""
-OPTIONS = ("catalog", "manifest", "paused", "recreated")
+OPTIONS = ("catalog", "key", "manifest", "paused", "recreated")
+
+
+KEYS = ("raw", "string", "int", "long", "float", "double")
+"""What keys can be: the bytes, or one thing."""
 
 
 class Target:
@@ -35,6 +42,26 @@ class Target:
         self._declared = None if declared is None else declared.names
         options = DecodeOptions(reserved=reserved, null_value_rows=spec.metadata_columns, use_kernel=settings.use_kernel)
         self._decoder = decoder_for(spec.value, declared, options)
+        kind = spec.options.get("key", KEYS[0])
+        self._key = None if kind == KEYS[0] else decoder_for(kind, None, DecodeOptions())
+        self._framed = self._decoder if isinstance(self._decoder, FramedDecoder) else None
+        if self._framed is not None and deps.registry is None:
+            raise Refused(f"landing {spec.table}: {spec.value} values name schemas of a registry; set registry.url for the landing process")
+
+    @property
+    def asks_registry(self) -> bool:
+        """Whether values name a schema, so that ``learn`` has work."""
+        return self._framed is not None
+
+    async def learn(self, records: pa.RecordBatch) -> None:
+        """Gets the schemas that the values of a slice name. Raises RetryLater while the registry is away: no record is bad for that."""
+        framed, registry = self._framed, self._deps.registry
+        if framed is None or registry is None:
+            return
+        values: Any = records.column("value")
+        ids = await self._deps.offload.run(lambda: ids_of(values))
+        found = await within(registry.find(ids), self._deadline_ms, "asking the schema registry")
+        await self._deps.offload.run(lambda: framed.learn(found))
 
     async def load(self) -> LoadedTable | None:
         """The table as it is now, None when it was never there. Raises Refused when it was dropped or exchanged."""
@@ -57,7 +84,7 @@ class Target:
 
     async def create(self, values: pa.Schema) -> LoadedTable:
         """Makes the table, or takes the one somebody made meanwhile."""
-        schema = full_schema(values, metadata_columns=self.spec.metadata_columns)
+        schema = full_schema(values, metadata_columns=self.spec.metadata_columns, key=self._key)
         properties = {"frazil.source": self._deps.source, "frazil.topics": ",".join(self.spec.topics)}
         if "manifest" in self.spec.options:
             properties[MANIFEST_PROPERTY] = self.spec.options["manifest"]
@@ -73,7 +100,7 @@ class Target:
         """How values are decoded for the table as it is. Raises Refused when declared columns are not in it."""
         with_metadata = self.spec.metadata_columns
         if table is None:
-            return Shape(decoder=self._decoder, columns=None, metadata_columns=with_metadata)
+            return Shape(decoder=self._decoder, columns=None, metadata_columns=with_metadata, key=self._key)
         only = self._declared if self._declared is not None else self._fixed_names()
         columns = value_columns(arrow_schema(table), metadata_columns=with_metadata, only=only)
         if only is not None:
@@ -84,7 +111,7 @@ class Target:
                     f"table {self.spec.table} has no column {', '.join(missing)}: add it, or leave it out of the landing's columns"
                 )
             self._check_types(columns)
-        return Shape(decoder=self._decoder, columns=columns, metadata_columns=with_metadata)
+        return Shape(decoder=self._decoder, columns=columns, metadata_columns=with_metadata, key=self._key)
 
     def _check_types(self, columns: pa.Schema) -> None:
         """Raises Refused when the table has a declared column in a type that the declared one cannot grow into, or that into it: values
@@ -131,3 +158,8 @@ def check_options(spec: LandingSpec) -> None:
     for name in spec.options:
         if name not in OPTIONS:
             raise Refused(f"landing {spec.table}: unknown option {name!r}; known: {', '.join(OPTIONS)}")
+    key = spec.options.get("key", KEYS[0])
+    if key not in KEYS:
+        raise Refused(f"landing {spec.table}: option key={key!r}; use one of {', '.join(KEYS)}")
+    if key != KEYS[0] and not spec.metadata_columns:
+        raise Refused(f"landing {spec.table}: option key says what the column _key holds, and there are no metadata columns")

@@ -77,6 +77,11 @@ def _dress(array: AnyArray, arrow: pa.DataType) -> AnyArray:
     return array
 
 
+def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of several with one schema; the stubs of pyarrow do not know how."""
+    return cast("pa.RecordBatch", cast("Any", pa).concat_batches(list(batches)))
+
+
 def batch_of(arrays: Sequence[AnyArray], schema: pa.Schema, rows: int) -> pa.RecordBatch:
     """A batch of ``rows`` rows, also when there are no columns."""
     if arrays:

@@ -6,21 +6,35 @@ import pyarrow as pa
 
 from frazil.kit.errors import Refused
 from frazil.kit.kernel import kernel
+from frazil.schemas.avro.schemas import compile_avro
+from frazil.schemas.avro.written import WrittenDecoder
 from frazil.schemas.json import JsonDecoder
+from frazil.schemas.jsonschema.decoder import JsonSchemaDecoder
 from frazil.schemas.native import NativeJsonDecoder
 from frazil.schemas.port import DecodeOptions, Decoder
-from frazil.schemas.raw import RawDecoder
+from frazil.schemas.protobuf.schemas import compile_protobuf
+from frazil.schemas.raw import FORMS, RawDecoder
 
-KINDS = ("json", "raw", "raw-string")
+KINDS = ("json", "json-schema", "avro", "protobuf", *FORMS)
 
 
 def decoder_for(kind: str, schema: pa.Schema | None, options: DecodeOptions) -> Decoder:
-    """The decoder of a value kind. ``schema``: declared columns; None lets ``json`` infer them. Raises Refused."""
+    """The decoder of a value kind. ``schema``: declared columns; None: they are found in the values or their schemas. Raises Refused."""
     if kind == "json":
-        module = kernel() if options.use_kernel else None
-        return JsonDecoder(schema, options) if module is None else NativeJsonDecoder(schema, options, module)
+        return _json(schema, options)
+    if kind == "json-schema":
+        return JsonSchemaDecoder(_json(schema, options), options)
+    if kind == "avro":
+        return WrittenDecoder(schema, options, "AVRO", compile_avro)
+    if kind == "protobuf":
+        return WrittenDecoder(schema, options, "PROTOBUF", compile_protobuf)
     if kind not in KINDS:
         raise Refused(f"no decoder for values of kind {kind!r}; kinds are {', '.join(KINDS)}")
     if schema is not None:
         raise Refused(f"values of kind {kind!r} have the one column 'value'; do not declare columns")
-    return RawDecoder(options, as_text=kind == "raw-string")
+    return RawDecoder(options, FORMS[kind])
+
+
+def _json(schema: pa.Schema | None, options: DecodeOptions) -> Decoder:
+    module = kernel() if options.use_kernel else None
+    return JsonDecoder(schema, options) if module is None else NativeJsonDecoder(schema, options, module)

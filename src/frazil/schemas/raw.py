@@ -1,32 +1,62 @@
-"""Values as they are: one column ``value``, as bytes or as text."""
+"""Values that are one thing: one column ``value``, of bytes, text, or a number as Kafka's serializers write it (big-endian)."""
 
 from __future__ import annotations
 
+import struct
 from array import array
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.kit.errors import Refused
-from frazil.schemas.arrays import BinaryColumn, bytes_of, column_of, long_array
+from frazil.schemas.arrays import AnyArray, BinaryColumn, bytes_of, column_of, long_array
 from frazil.schemas.evolve import evolve
 from frazil.schemas.port import SLICE_BYTES_MAX, Decoded, DecodeOptions, Reject, Values
 
 _COLUMN = "value"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What a value is. ``letter``: of a number, as ``struct`` calls it; empty for bytes and text."""
+
+    arrow: pa.DataType
+    allowed: tuple[pa.DataType, ...]
+    letter: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of a number."""
+        return struct.calcsize(f">{self.letter}")
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the bytes must be UTF-8."""
+        return self.arrow == pa.string()
+
+
+FORMS: Final = {
+    "raw": Form(arrow=pa.binary(), allowed=(pa.binary(), pa.large_binary())),
+    "string": Form(arrow=pa.string(), allowed=(pa.string(), pa.large_string())),
+    "int": Form(arrow=pa.int32(), allowed=(pa.int32(), pa.int64()), letter="i"),
+    "long": Form(arrow=pa.int64(), allowed=(pa.int64(),), letter="q"),
+    "float": Form(arrow=pa.float32(), allowed=(pa.float32(), pa.float64()), letter="f"),
+    "double": Form(arrow=pa.float64(), allowed=(pa.float64(),), letter="d"),
+}
+"""By kind of value."""
+
+
 class RawDecoder:
-    """The bytes of a value in the column ``value``; null stays null, empty stays empty.
+    """A value in the column ``value``; null stays null. Bytes always fit, text must be UTF-8, numbers have their size."""
 
-    ``as_text``: the column is a string, and a value that is not UTF-8 is rejected; else every value fits.
-    """
-
-    def __init__(self, options: DecodeOptions, *, as_text: bool) -> None:
+    def __init__(self, options: DecodeOptions, form: Form) -> None:
         if _COLUMN in options.reserved:
             raise Refused(f"the column {_COLUMN!r} of raw values has the name of a metadata column")
         self._options = options
-        self._as_text = as_text
-        self._schema = pa.schema([pa.field(_COLUMN, pa.string() if as_text else pa.binary())])
+        self._form = form
+        self._schema = pa.schema([pa.field(_COLUMN, form.arrow)])
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -46,7 +76,7 @@ class RawDecoder:
         bad = {reject.row for reject in rejects}
         rows = array("q", [row for row in range(len(column)) if row not in bad] if bad else range(len(column)))
         kept = column.take(long_array(rows)) if bad else column
-        arrays = [kept.cast(field.type) if field.name == _COLUMN else pa.nulls(len(rows), field.type) for field in whole]
+        arrays = [self._array(kept, field.type) if field.name == _COLUMN else pa.nulls(len(rows), field.type) for field in whole]
         batch = pa.RecordBatch.from_arrays(arrays, schema=whole)
         return Decoded(batch=batch, rows=rows, rejects=tuple(rejects), additions=additions)
 
@@ -55,10 +85,19 @@ class RawDecoder:
         longest = pc.max(pc.binary_length(column)).as_py() or 0
         if longest > self._options.value_bytes_max or (column.null_count and not nulls_fit):
             return False
+        if self._form.letter:
+            return all(size in (None, self._form.size) for size in pc.unique(pc.binary_length(column)).to_pylist())
         try:
-            return not self._as_text or column.cast(pa.large_string()) is not None
+            return not self._form.is_text or column.cast(pa.large_string()) is not None
         except pa.ArrowInvalid:
             return False
+
+    def _array(self, column: BinaryColumn, arrow: pa.DataType) -> AnyArray:
+        """The column of values that fit."""
+        if not self._form.letter:
+            return column.cast(arrow)
+        unpack: Any = struct.Struct(f">{self._form.letter}").unpack
+        return pa.array([None if value is None else unpack(value)[0] for value in column.to_pylist()], arrow)
 
     def _faults(self, column: BinaryColumn, *, nulls_fit: bool) -> list[Reject]:
         """The values that do not fit, one by one."""
@@ -72,9 +111,8 @@ class RawDecoder:
     def _additions(self, target: pa.Schema) -> pa.Schema | None:
         """The column ``value`` when the table lacks it. Raises Refused when another column cannot be left null."""
         wanted = self._schema.field(_COLUMN).type
-        allowed = (pa.string(), pa.large_string()) if self._as_text else (pa.binary(), pa.large_binary())
         for field in target:
-            if field.name == _COLUMN and field.type not in allowed:
+            if field.name == _COLUMN and field.type not in self._form.allowed:
                 raise Refused(f"column {_COLUMN}: {field.type} cannot take raw values, it must be {wanted}")
             if field.name != _COLUMN and not field.nullable:
                 raise Refused(f"column {field.name}: not null, but raw values fill only the column {_COLUMN!r}")
@@ -84,7 +122,9 @@ class RawDecoder:
         """Why a value cannot land, if so."""
         if len(value) > self._options.value_bytes_max:
             return Reject(row=row, code="too-large", why=f"{len(value)} bytes, more than {self._options.value_bytes_max}")
-        if self._as_text:
+        if self._form.letter and len(value) != self._form.size:
+            return Reject(row=row, code="wrong-type", why=f"{len(value)} bytes, where a number of {self._form.size} should be")
+        if self._form.is_text:
             try:
                 value.decode()
             except UnicodeDecodeError as error:

@@ -88,12 +88,14 @@ def test_apply_creates_then_changes_nothing() -> None:
 def test_what_changed_is_shown_and_done() -> None:
     cluster = Cluster()
     apply(TOPIC + TABLE, cluster)
-    text = (TOPIC + TABLE).replace("partitions: 3", "partitions: 4").replace("topics: [orders]", "topics: [orders], value: raw")
+    text = (TOPIC + TABLE).replace("partitions: 3", "partitions: 4")
+    text = text.replace("topics: [orders]", "topics: [orders], value: raw, key: string")
     diff = "".join(step.diff() for step in plan(text, cluster))
     assert "-partitions: 3\n+partitions: 4\n" in diff and "-value: json\n+value: raw\n" in diff
     assert diff.startswith("--- topic orders (cluster)\n+++ topic orders (manifest)\n@@ ")
     assert set(apply(text, cluster).values()) == {"changed"}
     assert cluster.topics["orders"].partitions == 4 and cluster.landings["shop.orders"].value == "raw"
+    assert cluster.landings["shop.orders"].options["key"] == "string"
 
 
 def test_a_setting_that_the_manifest_does_not_name_is_left_alone() -> None:

@@ -111,6 +111,7 @@ class World:
         objects: Any = None,
         reader: Any = None,
         incarnation: int = 1,
+        registry: Any = None,
     ) -> Landing:
         """A fresh process: nothing is shared with others but what is stored."""
         faults = faults or FaultPoints()
@@ -130,6 +131,7 @@ class World:
             chance=random.Random(self.chance.random()),
             offload=InlineOffload(),
             faults=faults,
+            registry=registry,
         )
         return Landing(deps, settings)
 
@@ -141,7 +143,9 @@ class World:
         landing.stop()
         await task
 
-    async def land_until_killed(self, point: str, passage: int = 1, *, seconds: float = 60.0, settings: LandingSettings = FAST) -> bool:
+    async def land_until_killed(
+        self, point: str, passage: int = 1, *, seconds: float = 60.0, settings: LandingSettings = FAST, registry: Any = None
+    ) -> bool:
         """One process that dies at the ``passage``-th passage of ``point``; False when it never came there."""
         left = passage
 
@@ -154,7 +158,7 @@ class World:
 
         faults = FaultPoints(hook)
         mid_put = (lambda key: hook("P2") if "/data/" in key else None) if point == "P2" else None
-        landing = self.landing(settings, faults=faults, mid_put=mid_put)
+        landing = self.landing(settings, faults=faults, mid_put=mid_put, registry=registry)
         task = spawn("doomed landing", landing.run())
         done, _ = await asyncio.wait({task}, timeout=seconds)
         if not done:

@@ -23,7 +23,7 @@ def test_raw_keeps_every_byte() -> None:
 
 
 def test_raw_string_rejects_what_is_no_text() -> None:
-    decoded = decoder_for("raw-string", None, OPTIONS).decode(BYTES)
+    decoded = decoder_for("string", None, OPTIONS).decode(BYTES)
     assert decoded.batch.column("value").to_pylist() == ["", None, "text", "é"]
     assert list(decoded.rows) == [0, 2, 3, 4]
     assert [(reject.row, reject.code, reject.why) for reject in decoded.rejects] == [
@@ -40,7 +40,7 @@ def test_raw_limits() -> None:
 
 
 def test_raw_into_an_existing_table() -> None:
-    decoder = decoder_for("raw-string", None, OPTIONS)
+    decoder = decoder_for("string", None, OPTIONS)
     table = pa.schema([pa.field("note", pa.int64()), pa.field("value", pa.large_string())])
     assert decoder.decode([b"x"], table).batch.to_pylist() == [{"note": None, "value": "x"}]
     other = parse_columns(["note long"])
@@ -54,8 +54,8 @@ def test_raw_into_an_existing_table() -> None:
 
 
 def test_kinds() -> None:
-    with pytest.raises(Refused, match="kinds are json, raw, raw-string"):
-        decoder_for("avro", None, OPTIONS)
+    with pytest.raises(Refused, match="kinds are json, json-schema, avro, protobuf, raw, string, int, long, float, double"):
+        decoder_for("thrift", None, OPTIONS)
     with pytest.raises(Refused, match="do not declare columns"):
         decoder_for("raw", parse_columns(["a long"]), OPTIONS)
     with pytest.raises(Refused, match="metadata column"):
@@ -112,7 +112,7 @@ def test_the_host_zone_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert micros == [1751364000000000]
 
 
-@pytest.mark.parametrize("kind", ["raw", "raw-string", "json"])
+@pytest.mark.parametrize("kind", ["raw", "string", "json"])
 @pytest.mark.parametrize("null_value_rows", [True, False])
 def test_an_arrow_array_is_a_list_of_values(kind: str, null_value_rows: bool) -> None:
     """Also one that is a part of another, of large type, with nulls and values that do not fit."""
@@ -123,3 +123,24 @@ def test_an_arrow_array_is_a_list_of_values(kind: str, null_value_rows: bool) ->
         for arrow in (pa.binary(), pa.large_binary()):
             whole = pa.array([b"before", *chosen, b"\xff"], arrow)
             assert decoder.decode(whole.slice(1, len(chosen))) == listed
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "numbers"),
+    [
+        ("int", [b"\xff\xff\xff\xfe", b"\x7f\xff\xff\xff"], [-2, 2**31 - 1]),
+        ("long", [bytes(7) + b"\x05", b"\x80" + bytes(7)], [5, -(2**63)]),
+        ("float", [b"\x3f\xc0\0\0", b"\xff\x80\0\0"], [1.5, float("-inf")]),
+        ("double", [b"\x3f\xb9\x99\x99\x99\x99\x99\x9a", b"\x80" + bytes(7)], [0.1, -0.0]),
+    ],
+)
+def test_numbers_are_those_of_kafkas_serializers(kind: str, values: list[bytes], numbers: list[object]) -> None:
+    decoder = decoder_for(kind, None, OPTIONS)
+    decoded = decoder.decode([values[0], None, b"", b"123", values[1]])
+    assert decoded.batch.schema == decoder.schema == parse_columns([f"value {kind}"])
+    assert decoded.batch.column("value").to_pylist() == [numbers[0], None, numbers[1]]
+    assert [(reject.row, reject.code) for reject in decoded.rejects] == [(2, "wrong-type"), (3, "wrong-type")]
+    assert list(decoded.rows) == [0, 1, 4]
+    assert decoder.decode(values).rejects == ()
+    with pytest.raises(Refused, match="cannot take raw values"):
+        decoder.decode(values, parse_columns(["value string"]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from frazil.admin.manifests.catalogspec import NamedCatalogSpec
-from frazil.admin.manifests.kinds import SPECS, Metadata, ProcessorSpec, TableSpec, TopicSpec
+from frazil.admin.manifests.kinds import SPECS, WITH_COLUMNS, Metadata, ProcessorSpec, TableSpec, TopicSpec
 from frazil.admin.manifests.place import ManifestFault, Place, nearest, shown
 from frazil.admin.manifests.reading import Reading, at, read_mapping, what
 from frazil.admin.manifests.tree import Items, Mapped, Node, Scalar, parse_documents
@@ -122,7 +122,9 @@ def _check(manifest: Manifest, locate: Locate) -> None:
 
 
 def _check_columns(spec: TableSpec, locate: Locate) -> None:
-    if spec.columns and spec.value != "json":
+    if spec.key != "raw" and not spec.metadata_columns:
+        raise ManifestFault(locate("spec.key"), "it says what the column _key holds, and metadataColumns is false")
+    if spec.columns and spec.value not in WITH_COLUMNS:
         raise ManifestFault(locate("spec.columns"), f"values that are {spec.value} have no columns of their own; leave columns out")
     reserved = frozenset(_LANDED_COLUMNS) if spec.metadata_columns else frozenset[str]()
     try:

@@ -12,6 +12,10 @@ from frazil.admin.manifests.fields import Rule, entry
 
 FRAZIL: Final = "frazil.dev/v1"
 KAFSCALE: Final = "kafscale.io/v1"
+WITH_COLUMNS: Final = ("json", "json-schema", "avro", "protobuf")
+"""Kinds of values that have fields."""
+KEYS: Final = ("raw", "string", "int", "long", "float", "double")
+VALUES: Final = (*WITH_COLUMNS, *KEYS)
 _TOPIC: Final = Rule(
     about="a Kafka topic",
     pattern=r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}",
@@ -75,7 +79,8 @@ class TableSpec:
             about="topics whose records land in the table", pattern=_TOPIC.pattern, wanted=_TOPIC.wanted, items_least=1, example="[orders]"
         )
     )
-    value: str = entry(Rule(about="what record values are: json, or raw bytes", choices=("json", "raw")), "json")
+    value: str = entry(Rule(about="what record values are", choices=VALUES), "json")
+    key: str = entry(Rule(about="what record keys are, and so the column _key", choices=KEYS), "raw")
     columns: tuple[str, ...] = entry(
         Rule(
             about="columns of the values, `name type` each; none: they are inferred and grow", example='["id long", "price decimal(10,2)"]'

@@ -108,6 +108,8 @@ def _of_table(manifest: Manifest, spec: TableSpec, defaults: LandingDefaults) ->
         options["catalog"] = spec.catalog
     if spec.paused:
         options["paused"] = "true"
+    if spec.key != "raw":
+        options["key"] = spec.key
     if spec.recreated != "stop":
         options["recreated"] = spec.recreated
     seconds = spec.commit_interval_seconds
