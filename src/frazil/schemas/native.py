@@ -136,6 +136,13 @@ class NativeJsonDecoder:
         roads = self._roads_for(self._wanted(schema))
         if roads is None:
             return self._twin.decode(values, schema)
+        try:
+            return self._decode(roads, column)
+        except pa.ArrowInvalid:  # columns nested as deep as a document may be are deeper than Arrow's C interface carries
+            return self._twin.decode(values, schema)
+
+    def _decode(self, roads: Roads, column: BinaryColumn) -> Decoded:
+        """The kernel's road and the exact one for what it is not sure of."""
         records = _Records(column, self._options)
         batch, unsure = roads.lay(column, ())
         additions = None
