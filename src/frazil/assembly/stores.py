@@ -52,7 +52,8 @@ class Stores:
 async def open_stores(
     settings: FrazilSettings, *, create: bool = True, check_marks: bool = True, stop: asyncio.Event | None = None
 ) -> AsyncIterator[Stores]:
-    """Opens and, at the end, closes. With ``create`` False a data directory that does not exist is Refused, not made.
+    """Opens and, at the end, closes. With ``create`` False a data directory that does not exist is Refused, not made, and a bucket
+    that belongs to nobody is left so: only a process that serves or restores the cluster binds a bucket to its metadata.
 
     With ``check_marks`` metadata that is older than the bucket is Refused (R22). With ``stop`` stores that do not answer are waited
     for until it is set (F86); without it RetryLater is raised at once.
@@ -74,7 +75,10 @@ async def open_stores(
     metadata = open_metadata(addresses.metadata, clock=clock)
     try:
         own = await open_instance(metadata, chance)
-        instance = await patiently("claiming the bucket", lambda: _claim_bucket(metadata, objects, own, addresses.metadata), stop)
+        claims = create or not check_marks
+        instance = await patiently(
+            "claiming the bucket", lambda: _claim_bucket(metadata, objects, own, addresses.metadata if claims else None), stop
+        )
         if check_marks:
             await patiently("checking the bucket's marks", Marks(metadata, objects, chance).check, stop)
         yield Stores(
@@ -124,11 +128,16 @@ def addresses_of(settings: FrazilSettings) -> Addresses:
     )
 
 
-async def _claim_bucket(metadata: MetadataStore, objects: ObjectStore, instance: InstanceRecord, metadata_url: str) -> InstanceRecord:
-    """Bucket and metadata must belong together (R22)."""
+async def _claim_bucket(
+    metadata: MetadataStore, objects: ObjectStore, instance: InstanceRecord, metadata_url: str | None
+) -> InstanceRecord:
+    """Bucket and metadata must belong together (R22). Without ``metadata_url`` that is checked and nothing is written."""
     markers = [info.key async for info in objects.list(MARKER_PREFIX)]
     marker = await objects.get(markers[-1]) if markers else None
-    if check_marker(instance, marker):
+    belongs = check_marker(instance, marker)
+    if metadata_url is None:
+        return instance
+    if belongs:
         return instance if instance.marked else await mark_instance(metadata, instance)
     try:
         await objects.put_if_absent(marker_key(instance), marker_bytes(instance, metadata_url=metadata_url))

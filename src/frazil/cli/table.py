@@ -84,7 +84,7 @@ def describe(session: Session, name: str) -> None:
 )
 @click.option("--column", "columns", multiple=True, metavar="DDL", help="Declared column, e.g. 'price decimal(10,2)'; none: inferred.")
 @click.option("--no-metadata-columns", is_flag=True, help="Leave out _topic, _kafka_partition, _offset, _timestamp, _key and _headers.")
-@click.option("--commit-interval-ms", type=click.IntRange(1_000), help="Time between two commits of this table; default 1000.")
+@click.option("--commit-interval-ms", type=click.IntRange(1_000), help="Time between two commits; default: landing.commit_interval_ms.")
 @_options
 @pass_session
 def create(

@@ -15,6 +15,9 @@ from frazil.kit.errors import Conflict, FrazilError, Missing, OutcomeUnknown, Re
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<]{1,300})</Message>")
+_ADDRESSES: Final = re.compile(r"\b169\.254\.\d{1,3}\.\d{1,3}\b")
+_METADATA_SERVICES: Final = frozenset(("169.254.169.254", "169.254.170.2"))
+"""Where machines and containers of a cloud get credentials when none are set."""
 _THROTTLED: Final = (429, 503)
 _BODY_HURT: Final = ("BadDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "IncompleteBody", "RequestTimeout")
 """The server did not get the bytes as they were sent; it stored nothing."""
@@ -92,6 +95,9 @@ def _by_status(call: Call, error: BaseException, why: str) -> FrazilError:
         return Conflict(f"object {call.address} exists")
     if status == 409:  # another request for the same key is under way; it says nothing about who wins (F87)
         return RetryLater(f"{why}: another request for the same key was under way", after_ms=50)
+    if status in (401, 403) and _METADATA_SERVICES & set(_ADDRESSES.findall(str(error))):
+        why = "no credentials: none are set, and the instance metadata service refuses to give any"
+        return Refused(f"{call}: {why}; set s3.access_key_id and s3.secret_access_key, or AWS_…")
     if status in (401, 403):
         return Refused(f"{why}: {_ADVICE.get(code, _right_needed(call))}{_said(error)}")
     if status == 501:
@@ -107,7 +113,7 @@ def _right_needed(call: Call) -> str:
 def _without_answer(call: Call, text: str) -> FrazilError:
     if "redirect without LOCATION" in text:
         return Refused(f"{call}: bucket {call.bucket} is in another region; correct s3.region (or AWS_REGION)")
-    if "169.254.169.254" in text or "169.254.170.2" in text:
+    if _METADATA_SERVICES & set(_ADDRESSES.findall(text)):
         why = "no credentials: none are set, and the instance metadata service does not answer"
         return RetryLater(f"{call}: {why}; set s3.access_key_id and s3.secret_access_key, or AWS_…", after_ms=1000)
     if "InvalidCertificate" in text:
