@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -58,6 +59,10 @@ def ways(server: SeaweedFs) -> Mapping[str, Mapping[str, str]]:
     return {"oauth2 vended": OAUTH, "oauth2 static": {**OAUTH, **static(server)}, "sigv4 vended": SIGNED}
 
 
+SEEDS = itertools.count(10, 10)
+"""Two processes of one seed would give their files the same names in the same millisecond."""
+
+
 @asynccontextmanager
 async def lake(uri: str, properties: Mapping[str, str], table: str, *, script: Sequence[str] = ()) -> AsyncIterator[Rig]:
     offload = ThreadOffload("test")
@@ -67,7 +72,7 @@ async def lake(uri: str, properties: Mapping[str, str], table: str, *, script: S
         ident = f"it.{table}"
         if ident not in await catalog.list("it"):
             await catalog.create(ident, CreateTable(schema=SCHEMA))
-        rig = make(replace(mine, objects=catalog.objects or mine.objects), catalog, script=script)
+        rig = make(replace(mine, objects=catalog.objects or mine.objects), catalog, seed=next(SEEDS), script=script)
         yield Named(**{name: getattr(rig, name) for name in ("deps", "inner", "catalog", "writer", "committer")}, ident=ident)
     finally:
         await catalog.close()
