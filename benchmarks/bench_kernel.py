@@ -147,7 +147,7 @@ def main() -> int:
             print(f"{name:15}", {way: found[way]["mb_s"] for way in ("kernel", "twin", "aiokafka")}, f"ratio {found['ratio']}")
     if options.out:
         what = "Kafka v2 batches of 1 MB to Arrow columns, MB of uncompressed values per CPU second; s: 279-byte, b: 1-KB records"
-        write(options.out, frame(" ".join(sys.argv), what, results, {"aiokafka": aiokafka.__version__}))
+        write(options.out, frame("python " + sys.argv[0], what, results, {"aiokafka": aiokafka.__version__}))
     return 0
 
 

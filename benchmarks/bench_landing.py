@@ -290,7 +290,7 @@ def main() -> None:
     if options.out:
         more = {"aiokafka": aiokafka.__version__, "orjson": orjson.__version__}
         what = "JSON in lz4 batches of 1 MB to committed Parquet (zstd 1), MB of uncompressed JSON per CPU second"
-        write(options.out, frame(" ".join(sys.argv), what, results, more))
+        write(options.out, frame("python " + sys.argv[0], what, results, more))
 
 
 if __name__ == "__main__":
