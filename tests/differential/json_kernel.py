@@ -9,17 +9,13 @@ chunks are kept in docs/results/kernel-json.json while the sources of the decode
 
 from __future__ import annotations
 
-import argparse
-import json
-import pathlib
 import random
-import subprocess
 import sys
-import time
 from collections import Counter
 from types import ModuleType
 
 import pyarrow as pa
+from tests.differential import resumable
 from tests.differential.json_values import Table, random_table, random_values
 
 from frazil.kit.kernel import kernel
@@ -27,8 +23,7 @@ from frazil.schemas import Decoded
 from frazil.schemas.json import JsonDecoder
 from frazil.schemas.native import NativeJsonDecoder
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-RESULT = ROOT / "docs" / "results" / "kernel-json.json"
+RESULT = resumable.RESULTS / "kernel-json.json"
 SLICE_ROWS = 40
 CHUNK_ROWS = 20_000
 
@@ -74,40 +69,15 @@ def run_chunk(seed: int, rows: int, module: ModuleType) -> Counter[str]:
     return found
 
 
-def source() -> dict[str, str]:
-    """The commit, and the git trees of both decoders: the result holds as long as they stay."""
-
-    def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()
-
-    trees = {"schemas": git("rev-parse", "HEAD:src/frazil/schemas"), "kernel": git("rev-parse", "HEAD:native/src/json")}
-    dirty = git("status", "--porcelain", "--", "src/frazil/schemas", "native/src/json")
-    return {"commit": git("rev-parse", "HEAD"), **trees, "dirty": dirty}
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--again", action="store_true", help="forget earlier results")
-    options = parser.parse_args()
-    module = kernel()
-    if module is None:
-        print("there is no kernel here", file=sys.stderr)
-        return 1
-    version = source()
-    known = json.loads(RESULT.read_text()) if RESULT.exists() and not options.again else {}
-    same = all(known.get(key) == version[key] for key in ("schemas", "kernel", "dirty")) and known.get("seed") == options.seed
-    done, found, seconds = (known["inputs"], Counter(known["found"]), known["seconds"]) if same else (0, Counter(), 0.0)
-    while done < options.count:
-        started = time.monotonic()
-        found += run_chunk(options.seed * 1_000_000 + done // CHUNK_ROWS, CHUNK_ROWS, module)
-        done, seconds = done + CHUNK_ROWS, seconds + time.monotonic() - started
-        command = f"python -m tests.differential.json_kernel --count {options.count} --seed {options.seed}"
-        values = {"command": command, "inputs": done, "differences": 0, "seed": options.seed, "seconds": round(seconds, 1)}
-        RESULT.write_text(json.dumps({**version, **values, "found": dict(sorted(found.items()))}, indent=1) + "\n")
-        print(f"{done} inputs, {seconds:.0f} s, no difference", flush=True)
-    return 0
+    sources = {"schemas": "src/frazil/schemas", "kernel": "native/src/json"}
+
+    def chunk(seed: int, count: int) -> Counter[str]:
+        module = kernel()
+        assert module is not None, "compare has looked"
+        return run_chunk(seed, count, module)
+
+    return resumable.compare("tests.differential.json_kernel", RESULT, sources, chunk, chunk=CHUNK_ROWS)
 
 
 if __name__ == "__main__":

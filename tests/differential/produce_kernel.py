@@ -8,16 +8,12 @@ docs/results/kernel-produce.json.
 
 from __future__ import annotations
 
-import argparse
-import json
-import pathlib
 import random
-import subprocess
 import sys
-import time
 from collections import Counter
 
 from crc32c import crc32c
+from tests.differential import resumable
 
 from frazil.broker.bursts import REQUESTS_MAX, scan_burst
 from frazil.kit.kernel import kernel
@@ -27,8 +23,7 @@ from frazil.wire.client import encode_request
 from frazil.wire.frame import RequestHeader, encode_request_frame
 from frazil.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-RESULT = ROOT / "docs" / "results" / "kernel-produce.json"
+RESULT = resumable.RESULTS / "kernel-produce.json"
 SOURCES = ("src/frazil/broker/bursts.py", "native/src/produce")
 CHUNK = 10_000
 
@@ -100,38 +95,8 @@ def run_chunk(seed: int, count: int) -> Counter[str]:
     return found
 
 
-def source() -> dict[str, str]:
-    """The commit, and the git trees of both: the result holds as long as they stay."""
-
-    def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()
-
-    trees = {path: git("rev-parse", f"HEAD:{path}") for path in SOURCES}
-    return {"commit": git("rev-parse", "HEAD"), **trees, "dirty": git("status", "--porcelain", "--", *SOURCES)}
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--again", action="store_true", help="forget earlier results")
-    options = parser.parse_args()
-    if kernel() is None:
-        print("there is no kernel here", file=sys.stderr)
-        return 1
-    version = source()
-    known = json.loads(RESULT.read_text()) if RESULT.exists() and not options.again else {}
-    same = all(known.get(key) == version[key] for key in (*SOURCES, "dirty")) and known.get("seed") == options.seed
-    done, found, seconds = (known["inputs"], Counter(known["found"]), known["seconds"]) if same else (0, Counter(), 0.0)
-    while done < options.count:
-        started = time.monotonic()
-        found += run_chunk(options.seed * 1_000_000 + done // CHUNK, CHUNK)
-        done, seconds = done + CHUNK, seconds + time.monotonic() - started
-        command = f"python -m tests.differential.produce_kernel --count {options.count} --seed {options.seed}"
-        values = {"command": command, "inputs": done, "differences": 0, "seed": options.seed, "seconds": round(seconds, 1)}
-        RESULT.write_text(json.dumps({**version, **values, "found": dict(sorted(found.items()))}, indent=1) + "\n")
-        print(f"{done} inputs, {seconds:.0f} s, no difference", flush=True)
-    return 0
+    return resumable.compare("tests.differential.produce_kernel", RESULT, {path: path for path in SOURCES}, run_chunk, chunk=CHUNK)
 
 
 if __name__ == "__main__":
