@@ -112,9 +112,9 @@ def survivors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[
             sending[row.name] = (program, produce)
         told = {name: pool.submit(produce, codec="lz4", count=KILLED) for name, (_, produce) in sending.items()}
         for _ in range(2):
-            time.sleep(1)
+            time.sleep(1)  # in the middle of what they send; a kill at another moment shows as much
             processes.kill("broker")
-            time.sleep(0.5)
+            time.sleep(0.5)  # clients must meet a closed port, not a restart too quick to see
             processes.start("broker")
         for name, (program, _) in sending.items():
             answer = told[name].result()
