@@ -15,6 +15,7 @@ from frazil.assembly.settings import FrazilSettings
 from frazil.broker.handlers.table import support_page
 from frazil.cli import main as root
 from frazil.kit.settings import Sources, load
+from frazil.landing.options import options_page
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 HELP = ["-h", "--help"]
@@ -70,6 +71,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "protocol-support.md": support_page,
     "manifests.md": manifests_page,
     "compatibility.md": compatibility.page,
+    "landing-options.md": options_page,
 }
 PAGES |= {f"schemas/{name}": schema_page(name) for name in schema_files()}
 

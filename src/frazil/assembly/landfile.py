@@ -33,7 +33,7 @@ from frazil.kit.clock import SystemClock
 from frazil.kit.errors import Refused
 from frazil.kit.tasks import ThreadOffload, spawn
 from frazil.landing import Landing, LandingDeps, LandingSettings
-from frazil.landing.target import check_options
+from frazil.landing.options import check_options
 from frazil.metadata.landings import LandingSpec, LandingStatus, get_landing
 
 _LOG = logging.getLogger("frazil.land")

@@ -14,7 +14,7 @@ from frazil.assembly.manifestfiles import load_manifests
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stores import addresses_of, open_stores
 from frazil.kit.errors import Missing, Refused
-from frazil.landing.target import check_options
+from frazil.landing.options import check_options
 from frazil.metadata import MetadataStore
 from frazil.metadata.landings import LandingSpec, get_landing, put_landing
 from frazil.metadata.namedcatalogs import get_catalog, put_catalog

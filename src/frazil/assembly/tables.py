@@ -17,7 +17,7 @@ from frazil.catalogs.schema import arrow_schema
 from frazil.kit.errors import FrazilError, Missing, Refused
 from frazil.kit.plugins import load_backend
 from frazil.landing.discover import DEAD_SUFFIX, auto_table, dead_table
-from frazil.landing.target import check_options
+from frazil.landing.options import check_options
 from frazil.metadata.heartbeats import last_beat_ms
 from frazil.metadata.landedtables import forget_table
 from frazil.metadata.landings import (

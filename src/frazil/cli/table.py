@@ -17,7 +17,7 @@ _options = click.option(
     "options",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Option of the landing: paused=true, recreated=fill, catalog=…, key=string; NAME= takes one away.",
+    help="Option of the landing (docs/landing-options.md), e.g. paused=true; NAME= takes one away.",
 )
 
 

@@ -13,11 +13,11 @@ from frazil.kit.tasks import spawn
 from frazil.landing.care import CareKeeper
 from frazil.landing.discover import Refusal, discover
 from frazil.landing.lake import Heavy, Lake, Lakes, within
+from frazil.landing.options import check_options
 from frazil.landing.owner import Owner
 from frazil.landing.pipeline import TablePipeline
 from frazil.landing.settings import LandingDeps, LandingSettings
 from frazil.landing.status import REASON_CHARACTERS_MAX, StatusBook, status_of
-from frazil.landing.target import check_options
 from frazil.log.pins import drop_pin
 from frazil.metadata.landings import LandingSpec, LandingStatus, delete_status, list_landings
 

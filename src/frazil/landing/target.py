@@ -12,6 +12,7 @@ from frazil.kit.errors import Conflict, Missing, Refused
 from frazil.landing.columns import ICEBERG_NAMES, METADATA_NAMES
 from frazil.landing.convert import Shape, full_schema, value_columns
 from frazil.landing.lake import Lake, within
+from frazil.landing.options import KEYS
 from frazil.landing.settings import LandingDeps, LandingSettings
 from frazil.metadata.landedtables import get_table_uuid, put_table_uuid
 from frazil.metadata.landings import LandingSpec
@@ -20,11 +21,6 @@ from frazil.schemas.framing import FramedDecoder, ids_of
 
 MANIFEST_PROPERTY = "frazil.manifest"
 """Table property: the manifest whose landing made the table. Two that write one table are refused (R35), wherever they run."""
-OPTIONS = ("catalog", "key", "manifest", "paused", "recreated")
-
-
-KEYS = ("raw", "string", "int", "long", "float", "double")
-"""What keys can be: the bytes, or one thing."""
 
 
 class Target:
@@ -151,15 +147,3 @@ class Target:
 
 
 _WAYS = "set the landing's option recreated=fill to fill a new table from the log start, or bring the old one back"
-
-
-def check_options(spec: LandingSpec) -> None:
-    """Raises Refused for an option that landing does not know."""
-    for name in spec.options:
-        if name not in OPTIONS:
-            raise Refused(f"landing {spec.table}: unknown option {name!r}; known: {', '.join(OPTIONS)}")
-    key = spec.options.get("key", KEYS[0])
-    if key not in KEYS:
-        raise Refused(f"landing {spec.table}: option key={key!r}; use one of {', '.join(KEYS)}")
-    if key != KEYS[0] and not spec.metadata_columns:
-        raise Refused(f"landing {spec.table}: option key says what the column _key holds, and there are no metadata columns")

@@ -14,7 +14,7 @@ from tests.unit.landing.world import World, auto_off
 from tests.unit.schemas.avro_cases import CASES, framed
 
 from frazil.kit.errors import Refused, RetryLater
-from frazil.landing.target import check_options
+from frazil.landing.options import check_options
 from frazil.metadata.landings import LandingSpec, put_landing
 from frazil.records import build_batch
 from frazil.records.building import BatchOptions, Record
