@@ -6,6 +6,7 @@ option where it is used.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -60,7 +61,9 @@ def check_options(spec: LandingSpec) -> None:
     for name, value in spec.options.items():
         option = OPTIONS.get(name)
         if option is None:
-            raise Refused(f"landing {spec.table}: unknown option {name!r}; known: {', '.join(OPTIONS)}")
+            close = difflib.get_close_matches(name[:80], OPTIONS, n=1, cutoff=0.5)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise Refused(f"landing {spec.table}: unknown option {name[:80]!r}; {hint}known: {', '.join(OPTIONS)}")
         wrong = option.check(spec, value)
         if wrong:
             raise Refused(f"landing {spec.table}: option {name}={value!r}: {wrong}")

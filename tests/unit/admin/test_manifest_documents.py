@@ -35,6 +35,11 @@ def catalog(spec: str) -> str:
     return f"apiVersion: frazil.dev/v1\nkind: Catalog\nmetadata: {{name: lake}}\nspec:\n  type: rest\n  endpoint: https://c\n{spec}"
 
 
+@pytest.mark.parametrize("option", ["catalog", "key", "manifest", "paused", "recreated"])
+def test_an_option_that_has_a_key_is_not_given_as_an_option(option: str) -> None:
+    assert f"spec.options: option {option!r} is written as " in refusal(table(f"  options: {{{option}: x}}\n"))
+
+
 # --- the three documents as they stand -------------------------------------------------------------------------------
 
 

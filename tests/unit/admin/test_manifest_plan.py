@@ -144,6 +144,14 @@ def test_a_landing_made_by_hand_is_taken_over() -> None:
     assert apply(TABLE, cluster) == {"table shop.orders": "changed"}
 
 
+def test_options_of_a_landing_come_from_a_generic_map() -> None:
+    cluster = Cluster()
+    text = TABLE.replace("topics: [orders]", "topics: [orders], key: string, options: {a.b: 10, c: 'x', d: true}")
+    assert apply(text, cluster) == {"table shop.orders": "created"}
+    assert cluster.landings["shop.orders"].options == {"a.b": "10", "c": "x", "d": "true", "key": "string", "manifest": "Table/shop.orders"}
+    assert plan(text.replace("10", "11"), cluster)[0].verdict == "changed"
+
+
 def test_one_object_described_twice_is_refused() -> None:
     with pytest.raises(ManifestFault, match=r"m.yaml:6:1: Topic/orders is described at m.yaml:1:1 already"):
         plan(TOPIC + TOPIC, Cluster())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from frazil.admin.manifests.catalogspec import NamedCatalogSpec
-from frazil.admin.manifests.kinds import SPECS, WITH_COLUMNS, Metadata, ProcessorSpec, TableSpec, TopicSpec
+from frazil.admin.manifests.kinds import OPTION_KEYS, SPECS, WITH_COLUMNS, Metadata, ProcessorSpec, TableSpec, TopicSpec
 from frazil.admin.manifests.place import ManifestFault, Place, nearest, shown
 from frazil.admin.manifests.reading import Reading, at, read_mapping, what
 from frazil.admin.manifests.tree import Items, Mapped, Node, Scalar, parse_documents
@@ -119,6 +119,9 @@ def _check(manifest: Manifest, locate: Locate) -> None:
         if spec.table is None and not all(("." in manifest.metadata.name, *manifest.metadata.name.split("."))):
             raise ManifestFault(name, f"{shown(manifest.metadata.name)} is not namespace.name; write the table as spec.table")
         _check_columns(spec, locate)
+        for option, key in OPTION_KEYS.items():
+            if option in spec.options:
+                raise ManifestFault(locate("spec.options"), f"option {shown(option)} is written as {key}")
 
 
 def _check_columns(spec: TableSpec, locate: Locate) -> None:

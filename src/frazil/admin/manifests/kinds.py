@@ -25,6 +25,16 @@ _TABLE_PART: Final = r"[^./\x00-\x1f\s]+"
 _SECONDS_MAX: Final = 86_400
 
 
+OPTION_KEYS: Final[Mapping[str, str]] = {
+    "catalog": "spec.catalog",
+    "key": "spec.key",
+    "manifest": "metadata.name",
+    "paused": "spec.paused",
+    "recreated": "spec.recreated",
+}
+"""Options of a landing that a manifest has a key for: they are not given twice."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
     """Who the object is. Labels and annotations are kept for Kubernetes; Frazil does not read them."""
@@ -104,6 +114,15 @@ class TableSpec:
             choices=("stop", "fill"),
         ),
         "stop",
+    )
+    options: Mapping[str, str] = entry(
+        Rule(
+            about="more options of the landing by name, as in docs/landing-options.md; those that have a key here are written there",
+            numbers_too=True,
+            characters_max=65_536,
+            example="{route: field:type}",
+        ),
+        dict,
     )
 
 

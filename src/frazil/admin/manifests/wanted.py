@@ -103,7 +103,7 @@ def document_of(manifest: Manifest) -> dict[str, Any]:
 
 
 def _of_table(manifest: Manifest, spec: TableSpec, defaults: LandingDefaults) -> LandingSpec:
-    options = {OWNER: manifest.title}
+    options = {**spec.options, OWNER: manifest.title}
     if spec.catalog != DEFAULT_CATALOG:
         options["catalog"] = spec.catalog
     if spec.paused:
