@@ -119,7 +119,7 @@ async def run(folder: pathlib.Path, commits: int, settings: CareSettings) -> tup
             schema=None,
         ).cast(schema)
         cpu = time.process_time()
-        file = await writer.write(table, rows)
+        (file,) = await writer.write(table, rows)
         mid_cpu, mid_wall = time.process_time(), time.monotonic()
         outcome = await committer.commit(Landed(base=table, files=[file], moves={key: Move(before, start + ROWS)}))
         end_cpu = time.process_time()

@@ -61,7 +61,7 @@ async def ours(server: SeaweedFs, commits: int) -> dict[str, object]:
     cpu_ms, wall_ms, file_cpu_ms = [], [], []
     for number in range(commits):
         at_cpu = time.process_time()
-        file = await writer.write(table, rows(number * ROWS))
+        (file,) = await writer.write(table, rows(number * ROWS))
         file_cpu_ms.append((time.process_time() - at_cpu) * 1000)
         at_cpu, at_wall = time.process_time(), time.monotonic()
         outcome = await committer.commit(Landed(base=table, files=[file], moves={key: Move(before, (number + 1) * ROWS)}))

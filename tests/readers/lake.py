@@ -243,8 +243,8 @@ async def _floats(lake: Lake) -> None:
             single = None if value is None else pa.scalar(value, pa.float64()).cast(small).as_py()
             rows.append({"_kafka_partition": number, "_offset": at, "d": value, "g": single, "in": {"x": value}})
         table = await catalog.load("lake.floats")
-        file = await writer.write(table, pa.Table.from_pylist(rows, schema=schema))
-        await committer.commit(Landed(base=table, files=(file,)))
+        files = await writer.write(table, pa.Table.from_pylist(rows, schema=schema))
+        await committer.commit(Landed(base=table, files=files))
         expected |= {(row["_kafka_partition"], row["_offset"]): {k: v for k, v in row.items() if k[0] != "_"} for row in rows}
     lake.tables["lake.floats"] = expected
 
@@ -263,7 +263,7 @@ async def plant_wrong_bound(lake: Lake) -> None:
     await catalog.create("lake.planted", CreateTable(schema=schema))
     table = await catalog.load("lake.planted")
     rows = [{"_kafka_partition": 0, "_offset": at, "text": text} for at, text in enumerate(("a", PLANTED))]
-    file = await FileWriter(deps).write(table, pa.Table.from_pylist(rows, schema=schema))
+    (file,) = await FileWriter(deps).write(table, pa.Table.from_pylist(rows, schema=schema))
     text_id = next(field["id"] for field in table.metadata["schemas"][-1]["fields"] if field["name"] == "text")
     wrong = dataclasses.replace(file, upper_bounds={**file.upper_bounds, text_id: b"b" * 16})
     await Committer(catalog, deps).commit(Landed(base=table, files=(wrong,)))

@@ -61,8 +61,8 @@ class FileWriter:
         self._locations = Locations(deps.objects)
         self._names = UlidSource(deps.chance)
 
-    async def write(self, table: LoadedTable, rows: pa.Table, *, change: SchemaChange | None = None) -> DataFile:
-        """Stores ``rows`` under a name never used before. With ``change`` they have the schema after it.
+    async def write(self, table: LoadedTable, rows: pa.Table, *, change: SchemaChange | None = None) -> tuple[DataFile, ...]:
+        """Stores ``rows`` under names never used before. With ``change`` they have the schema after it.
 
         Raises Refused when the rows do not fit the schema or are none; RetryLater or OutcomeUnknown of the store pass through, and
         writing again is safe: an object left behind is nobody's.
@@ -79,7 +79,7 @@ class FileWriter:
         ulid = self._names.next(self._deps.clock.now_ms())
         location = f"{table.location}/data/{ulid}.parquet"
         await self._deps.objects.put_if_absent(self._locations.key_of(location), encoded.data)
-        return describe(encoded, schema, location=location, spec_id=spec_id)
+        return (describe(encoded, schema, location=location, spec_id=spec_id),)
 
 
 def encode(rows: pa.Table, schema: JsonObject, *, delta: bool) -> _Encoded:

@@ -79,10 +79,10 @@ class Graveyard:
             if not missing:
                 return added
             rows = await self.lake.offload.run(partial(letter_rows, missing, burial))
-            file = await within(self.lake.writer.write(table, rows), self.deadline_ms, "writing dead letters")
+            files = await within(self.lake.writer.write(table, rows), self.deadline_ms, "writing dead letters")
             # rebase=False: if anybody moved the table meanwhile, the letters are looked for again before a second try.
             outcome = await self.lake.committer.commit(
-                Landed(base=table, files=(file,), summary={"frazil.attempt": burial.attempt}, rebase=False)
+                Landed(base=table, files=files, summary={"frazil.attempt": burial.attempt}, rebase=False)
             )
             if isinstance(outcome, Committed):
                 added += len(missing)

@@ -25,5 +25,5 @@ async def write_rows(lake: Lake, table: LoadedTable, rows: pa.Table, *, deadline
     change = plan_schema(table, rows.schema)
     if rows.num_rows == 0:
         return Written(files=(), change=change)
-    file = await within(lake.writer.write(table, rows, change=change), deadline_ms, "writing a data file")
-    return Written(files=(file,), change=change)
+    files = await within(lake.writer.write(table, rows, change=change), deadline_ms, "writing data files")
+    return Written(files=files, change=change)

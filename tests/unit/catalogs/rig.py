@@ -56,7 +56,8 @@ class Rig:
         return await read_progress(self.deps.objects, await self.table())
 
     async def file(self, start: int, end: int, partition: int = 0) -> DataFile:
-        return await self.writer.write(await self.table(), rows(start, end, partition))
+        (file,) = await self.writer.write(await self.table(), rows(start, end, partition))
+        return file
 
     async def land_once(self, end: int, partition: int = 0, *, base: LoadedTable | None = None) -> CommitOutcome:
         """One try to bring a partition's progress to ``end`` from what ``base`` says."""

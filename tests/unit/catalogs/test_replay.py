@@ -30,7 +30,7 @@ async def history(seed: int) -> dict[str, bytes]:
     committer, writer = Committer(catalog, deps, CommitPolicy(backoff_min_ms=10)), FileWriter(deps)
     care = Care(committer, LIGHT)
     for end in range(2, 42, 2):
-        file = await writer.write(table, rows(end - 2, end))
+        (file,) = await writer.write(table, rows(end - 2, end))
         outcome = await committer.commit(Landed(base=table, files=[file], moves={source(): Move(end - 2 if end > 2 else None, end)}))
         assert isinstance(outcome, Committed)
         table = outcome.table

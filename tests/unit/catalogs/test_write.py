@@ -192,7 +192,7 @@ def test_read_duckdb_and_pyiceberg_see_what_was_written_and_filters_find_every_r
         it = await rig(tmp_path)
         rows = pa.table(EVERYTHING)
         table = await it.inner.create("lake.all", CreateTable(schema=rows.schema, properties={DELTA_PROPERTY: delta}))
-        file = await it.writer.write(table, rows)
+        (file,) = await it.writer.write(table, rows)
         outcome = await it.committer.commit(Landed(base=table, files=[file]))
         assert isinstance(outcome, Committed)
         table = outcome.table
@@ -233,14 +233,14 @@ def test_evolved_schema_is_committed_with_its_files_and_old_files_read_null(tmp_
         table = await it.inner.create(
             "lake.evolving", CreateTable(schema=pa.schema([("id", pa.int32()), ("s", pa.struct([("a", pa.float32())]))]))
         )
-        first = await it.writer.write(table, pa.table({"id": pa.array([1], pa.int32()), "s": pa.array([{"a": 1.0}])}))
+        (first,) = await it.writer.write(table, pa.table({"id": pa.array([1], pa.int32()), "s": pa.array([{"a": 1.0}])}))
         outcome = await it.committer.commit(Landed(base=table, files=[first]))
         assert isinstance(outcome, Committed)
         table = outcome.table
         rows = pa.table({"id": [2**40], "s": [{"a": 2.0, "b": ["x"]}], "new": ["n"]})
         change = plan_schema(table, rows.schema)
         assert change is not None
-        second = await it.writer.write(table, rows, change=change)
+        (second,) = await it.writer.write(table, rows, change=change)
         outcome = await it.committer.commit(Landed(base=table, files=[second], change=change))
         assert isinstance(outcome, Committed)
         table = outcome.table
@@ -263,7 +263,7 @@ def test_two_writers_that_add_a_column_at_once_the_second_plans_again(tmp_path: 
         base = await it.table()
         wide = [pa.table({"_offset": [at], f"extra{at}": [at]}) for at in (0, 1)]
         changes = [plan_schema(base, rows.schema) for rows in wide]
-        files = [await it.writer.write(base, rows, change=change) for rows, change in zip(wide, changes, strict=True)]
+        files = [(await it.writer.write(base, rows, change=change))[0] for rows, change in zip(wide, changes, strict=True)]
         first = await it.committer.commit(Landed(base=base, files=[files[0]], change=changes[0]))
         second = await it.committer.commit(Landed(base=base, files=[files[1]], change=changes[1]))
         assert isinstance(first, Committed)
