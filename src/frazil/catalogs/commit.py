@@ -29,6 +29,7 @@ from frazil.kit.errors import Conflict, Missing, OutcomeUnknown, Refused, RetryL
 
 T = TypeVar("T")
 _APPEND: Final = "append"
+_OVERWRITE: Final = "overwrite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +154,8 @@ class Committer:
     async def _commit(self, landed: Landed) -> CommitOutcome:
         base = landed.base
         certain = True
-        draft = Draft(operation=_APPEND, files=landed.files, moves=landed.moves, change=landed.change, summary=landed.summary)
+        operation = _OVERWRITE if any(file.content for file in landed.files) else _APPEND
+        draft = Draft(operation=operation, files=landed.files, moves=landed.moves, change=landed.change, summary=landed.summary)
         while True:
             progress = await self._retrying(base.ident, lambda base=base: self._progress(base))  # type: ignore[misc]  # bound now
             why = _passed(progress, landed.moves)

@@ -83,26 +83,37 @@ class ManifestCodec:
         self._entry_shapes: dict[str, RecordShape] = {}
         self._lines: OrderedDict[tuple[str, int | None, int], bytes] = OrderedDict()
 
-    def added(self, location: str, files: Sequence[DataFile], common: ManifestSpec, *, snapshot_id: int) -> tuple[bytes, Manifest]:
-        """A manifest of files that this very snapshot adds; their sequence numbers are inherited at commit."""
+    def added(
+        self, location: str, files: Sequence[DataFile], common: ManifestSpec, *, snapshot_id: int, sequence: int | None = None
+    ) -> tuple[bytes, Manifest]:
+        """A manifest of files that this very snapshot adds.
+
+        Their sequence numbers are inherited at commit; only what a rewrite made keeps an older data ``sequence`` (F51).
+        """
         entries = [
             avro.ManifestEntry.from_args(
                 status=avro.ManifestEntryStatus.ADDED,
                 snapshot_id=snapshot_id,
-                sequence_number=None,
+                sequence_number=sequence,
                 file_sequence_number=None,
                 data_file=file.to_record(),
             )
             for file in files
         ]
-        return self._manifest(location, entries, common, snapshot_id=snapshot_id, min_sequence=avro.UNASSIGNED_SEQ)
+        min_sequence = avro.UNASSIGNED_SEQ if sequence is None else sequence
+        return self._manifest(location, entries, common, snapshot_id=snapshot_id, min_sequence=min_sequence)
 
-    def existing(self, location: str, entries: Sequence[Entry], common: ManifestSpec, *, snapshot_id: int) -> tuple[bytes, Manifest]:
-        """A rewritten manifest: live files keep the snapshot and sequence numbers they came with (F51)."""
+    def existing(
+        self, location: str, entries: Sequence[Entry], common: ManifestSpec, *, snapshot_id: int, removed: frozenset[str] = frozenset()
+    ) -> tuple[bytes, Manifest]:
+        """A rewritten manifest: live files keep the snapshot and sequence numbers they came with (F51).
+
+        Files whose locations are in ``removed`` are entries that say so; ``snapshot_id`` is the one that removes them.
+        """
         records = [
             avro.ManifestEntry.from_args(
-                status=avro.ManifestEntryStatus.EXISTING,
-                snapshot_id=entry.snapshot_id,
+                status=avro.ManifestEntryStatus.DELETED if entry.file.path in removed else avro.ManifestEntryStatus.EXISTING,
+                snapshot_id=snapshot_id if entry.file.path in removed else entry.snapshot_id,
                 sequence_number=entry.sequence_number,
                 file_sequence_number=entry.file_sequence_number,
                 data_file=entry.file.to_record(),
@@ -148,6 +159,7 @@ class ManifestCodec:
         data = shape.container(location, meta, [shape.encode(entry) for entry in entries])
         added = [entry for entry in entries if entry.status == avro.ManifestEntryStatus.ADDED]
         existing = [entry for entry in entries if entry.status == avro.ManifestEntryStatus.EXISTING]
+        gone = [entry for entry in entries if entry.status == avro.ManifestEntryStatus.DELETED]
         line = Manifest.from_args(
             _table_format_version=FORMAT_VERSION,
             manifest_path=location,
@@ -159,10 +171,10 @@ class ManifestCodec:
             added_snapshot_id=snapshot_id,
             added_files_count=len(added),
             existing_files_count=len(existing),
-            deleted_files_count=0,
+            deleted_files_count=len(gone),
             added_rows_count=sum(entry.data_file.record_count for entry in added),
             existing_rows_count=sum(entry.data_file.record_count for entry in existing),
-            deleted_rows_count=0,
+            deleted_rows_count=sum(entry.data_file.record_count for entry in gone),
             partitions=_partition_summaries(common, entries),
             key_metadata=None,
         )

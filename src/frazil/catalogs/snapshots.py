@@ -75,7 +75,13 @@ class Draft:
 
     operation: str
     files: Sequence[DataFile] = ()
-    """Added data files."""
+    """Added files: data and deletes, of any partition spec."""
+    removed: Sequence[DataFile] = ()
+    """Files that are gone with this snapshot; ``rewritten`` says so."""
+    sequence: int | None = None
+    """Data sequence number of the added data files, when they stand for older ones (F51)."""
+    snapshot_id: int | None = None
+    """The snapshot's identity, when manifests that were written before name it."""
     rewritten: Sequence[Manifest] = ()
     """Manifests that are stored already and hold nothing but existing files."""
     replaced: frozenset[str] = frozenset()
@@ -111,7 +117,7 @@ class Snapshots:
         """
         check_format(base.ident, base.metadata)
         await asyncio.gather(*(check_data_file(self._deps.objects, self._locations, file) for file in draft.files))
-        identity = self._identify(base)
+        identity = self._identify(base, draft.snapshot_id)
         reached = moved(progress, draft.moves)
         stored = await self._store_progress(base, identity, reached)
         lines = await self._manifests(base, identity, draft)
@@ -136,11 +142,16 @@ class Snapshots:
             progress=reached,
         )
 
-    def _identify(self, base: LoadedTable) -> _Identity:
-        sequence = int(base.metadata["last-sequence-number"]) + 1
+    def new_snapshot_id(self, base: LoadedTable) -> int:
+        """An identity that no snapshot of the table has."""
         snapshot_id = self._deps.chance.getrandbits(63)
         while snapshot_id == 0 or snapshot_by_id(base.metadata, snapshot_id) is not None:
             snapshot_id = self._deps.chance.getrandbits(63)
+        return snapshot_id
+
+    def _identify(self, base: LoadedTable, wanted: int | None) -> _Identity:
+        sequence = int(base.metadata["last-sequence-number"]) + 1
+        snapshot_id = wanted or self.new_snapshot_id(base)
         return _Identity(
             commit_id=commit_id(sequence, self._ulids.next(self._deps.clock.now_ms())),
             snapshot_id=snapshot_id,
@@ -159,13 +170,15 @@ class Snapshots:
     async def _manifests(self, base: LoadedTable, identity: _Identity, draft: Draft) -> tuple[Manifest, ...]:
         schema = draft.change.schema if draft.change else current_schema(base.metadata)
         fresh: list[Manifest] = []
-        groups: dict[int, list[DataFile]] = {}
+        groups: dict[tuple[int, int], list[DataFile]] = {}
         for file in draft.files:
-            groups.setdefault(file.spec_id, []).append(file)  # never under the table's present spec: that would mislabel them
-        for spec_id, files in sorted(groups.items()):
-            common = ManifestSpec(schema=schema, spec=partition_spec(base.metadata, spec_id))
+            kind = 1 if file.content else 0
+            groups.setdefault((kind, file.spec_id), []).append(file)  # never under the table's present spec: that would mislabel them
+        for (kind, spec_id), files in sorted(groups.items()):
+            common = ManifestSpec(schema=schema, spec=partition_spec(base.metadata, spec_id), content=kind)
             location = f"{base.location}/metadata/{identity.commit_id}-m{len(fresh)}.avro"
-            data, line = self._codec.added(location, files, common, snapshot_id=identity.snapshot_id)
+            sequence = None if kind else draft.sequence
+            data, line = self._codec.added(location, files, common, snapshot_id=identity.snapshot_id, sequence=sequence)
             await put_checked(self._deps.objects, self._locations.key_of(location), data)
             fresh.append(assign_sequence(line, identity.sequence))
         fresh += [assign_sequence(in_snapshot(line, identity.snapshot_id), identity.sequence) for line in draft.rewritten]
@@ -208,16 +221,43 @@ def _updates(snapshot: Mapping[str, object], draft: Draft, properties: Mapping[s
 def _summary(draft: Draft, identity: _Identity) -> dict[str, str]:
     before = identity.parent.get("summary", {}) if identity.parent is not None else dict.fromkeys(_TOTALS, "0")
     totals = {name: str(before[name]) for name in _TOTALS if name in before}
-    summary = {"operation": draft.operation}
-    if draft.files:
-        rows = sum(file.record_count for file in draft.files)
-        size = sum(file.size_bytes for file in draft.files)
-        summary |= {"added-data-files": str(len(draft.files)), "added-records": str(rows), "added-files-size": str(size)}
-        for name, plus in (("total-records", rows), ("total-data-files", len(draft.files)), ("total-files-size", size)):
-            if name in totals:
-                totals[name] = str(int(totals[name]) + plus)
+    added, removed = _Sizes(draft.files), _Sizes(draft.removed)
+    for name in totals:
+        totals[name] = str(int(totals[name]) + added.total(name) - removed.total(name))
+    summary = {"operation": draft.operation, **added.changes("added", "added"), **removed.changes("deleted", "removed")}
     if draft.rewritten:
         summary |= {"manifests-created": str(len(draft.rewritten)), "manifests-replaced": str(len(draft.replaced))}
     if draft.moves:
         summary[RANGES] = encode_ranges(draft.moves)
     return {**summary, **totals, **draft.summary}
+
+
+class _Sizes:
+    """What a snapshot adds or takes away, by the names of the specification's summary fields."""
+
+    def __init__(self, files: Sequence[DataFile]) -> None:
+        data, position, equality = ([file for file in files if file.content == content] for content in range(3))
+        self._of = {
+            "data-files": len(data),
+            "records": _rows(data),
+            "files-size": sum(file.size_bytes for file in files),
+            "delete-files": len(position) + len(equality),
+            "position-delete-files": len(position),
+            "position-deletes": _rows(position),
+            "equality-delete-files": len(equality),
+            "equality-deletes": _rows(equality),
+        }
+
+    def total(self, name: str) -> int:
+        return self._of[name.removeprefix("total-")]
+
+    def changes(self, data_verb: str, verb: str) -> dict[str, str]:
+        """Only what there is: an absent field is 0. Data files and records are "deleted", all others "removed"."""
+        return {f"{data_verb if name in _DATA else verb}-{name}": str(count) for name, count in self._of.items() if count}
+
+
+_DATA: Final = frozenset({"data-files", "records"})
+
+
+def _rows(files: Sequence[DataFile]) -> int:
+    return sum(file.record_count for file in files)
