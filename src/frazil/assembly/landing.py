@@ -13,10 +13,12 @@ from frazil.assembly.running import finish, first_of
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stopping import stop_requested
 from frazil.assembly.stores import Stores, open_stores
+from frazil.kit.chance import UlidSource
 from frazil.kit.errors import RetryLater
 from frazil.kit.kernel import keep_blocks, kernel
 from frazil.kit.tasks import spawn
 from frazil.landing import AutoLanding, Landing, LandingDeps, LandingSettings
+from frazil.landing.sharing import Alone, Shared, Sharing
 from frazil.log.cache import BlockCache
 from frazil.log.index import LogIndex
 from frazil.log.read import LogReader, ReadLimits
@@ -40,11 +42,13 @@ async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
         index = LogIndex(stores.metadata, shards=stores.instance.shards, producers=False)
         book = CatalogBook(settings, stores.catalog_deps, stores.catalog)
         await book.refresh(stores.metadata)
-        landing = Landing(replace(_deps(settings, stores, index, book), registry=registry), landing_settings(settings))
+        name, sharing = _sharing(settings, stores)
+        deps = replace(_deps(settings, stores, index, book), registry=registry, sharing=sharing)
+        landing = Landing(deps, landing_settings(settings))
         tasks = {
             spawn("landing", landing.run()),
             spawn("follow log", index.follow()),
-            spawn("heartbeat", _beat(stores)),
+            spawn("heartbeat", _beat(stores, name)),
             spawn("catalogs", book.keep(stores.metadata)),
         }
         waiting = spawn("wait for stop", stop.wait())
@@ -55,13 +59,21 @@ async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
         landing.stop()
         await finish(tasks, keep_name="landing")
         await book.close()
-        await fall_silent(stores.metadata, "landing")
+        await fall_silent(stores.metadata, name)
 
 
-async def _beat(stores: Stores) -> None:
+def _sharing(settings: FrazilSettings, stores: Stores) -> tuple[str, Sharing]:
+    """The name by which the process gives signs of life, and how it shares tables."""
+    if not settings.landing.share:
+        return "landing", Alone()
+    process = UlidSource(stores.chance).next(stores.clock.now_ms())
+    return f"landing/{process}", Shared(stores.metadata, stores.clock, process=process, lease_ms=settings.landing.share_lease_ms)
+
+
+async def _beat(stores: Stores, name: str) -> None:
     while True:
         try:
-            await beat(stores.metadata, "landing", now_ms=stores.clock.now_ms())
+            await beat(stores.metadata, name, now_ms=stores.clock.now_ms())
         except RetryLater as error:
             _LOG.warning("no sign of life could be left: %s", error)
         await asyncio.sleep(_HEARTBEAT_S)

@@ -104,6 +104,8 @@ class LandingSettings:
     cache_bytes: int = setting(64 * 1024 * 1024, "block cache of the landing process, bytes", least=0)
     progress_idle_ms: int = setting(60_000, "how long progress without rows may wait", least=1_000)
     call_timeout_ms: int = setting(30_000, "deadline of one catalog or object call", least=100)
+    share: bool = setting(False, "share the tables with other landing processes: set it in all of them, or in none")
+    share_lease_ms: int = setting(10_000, "how long the tables of a dead process wait for another, with landing.share", least=1_000)
     snapshots_max: int = setting(100, "recent snapshots kept in a table", least=2)
     data_grace_ms: int = setting(24 * 3600 * 1000, "age of an unreachable data file before it is deleted", least=0)
     metadata_grace_ms: int = setting(600_000, "age of an unreachable metadata file before it is deleted", least=0)

@@ -151,7 +151,7 @@ class TableVerbs:
     async def sql(self, question: str) -> SqlAnswer:
         """One question over landed tables."""
         platform: Platform = load_backend("frazil.platforms", "duckdb")()
-        answer = await ask(question, platform=platform, locate=self._locate, offload=self._stores.offload)
+        answer = await ask(question, platform=platform, locate=self.locate, offload=self._stores.offload)
         return SqlAnswer(columns=answer.columns, rows=answer.rows)
 
     async def _catalog_of(self, table: str) -> Catalog:
@@ -179,7 +179,8 @@ class TableVerbs:
         head = metadata.get("current-snapshot-id")
         return sum(_snapshot(item).total_records for item in metadata.get("snapshots", []) if item["snapshot-id"] == head)
 
-    async def _locate(self, name: str) -> TableSource | None:
+    async def locate(self, name: str) -> TableSource | None:
+        """A table of the cluster's catalogs as an engine reads it; None when there is none. Raises Refused, RetryLater."""
         if "." not in name:
             return None
         try:

@@ -77,6 +77,14 @@ class Landing:
         finally:
             await _cancel([*beside, *(running.task for running in self._owners.values())])
         await self._publish(last=True)
+        await self._leave()
+
+    async def _leave(self) -> None:
+        await self._release(list(self._owners))
+        try:
+            await within(self._deps.sharing.leave(), self._settings.call_deadline_ms, "leaving the other processes")
+        except RetryLater as error:
+            _LOG.warning("leaving: %s", error)
 
     async def _discover(self) -> None:
         """Starts owners for new tables, ends those that are no longer wanted or wanted otherwise."""
@@ -90,20 +98,36 @@ class Landing:
             _LOG.warning("discover: %s", error)
             return
         found = discover(specs, self._deps.topics.all(), self._settings.auto, interval_ms=self._settings.commit_interval_ms)
-        self._refused = {refusal.table: self._refusal(refusal) for refusal in found.refusals}
         wanted = {spec.table: spec for spec in found.specs}
+        try:
+            mine = await within(self._deps.sharing.mine(tuple(wanted)), deadline_ms, "sharing tables with other processes")
+        except FrazilError as error:
+            _LOG.warning("discover: %s", error)
+            return
+        self._refused = {refusal.table: self._refusal(refusal) for refusal in found.refusals}
         outdated = [
             table
             for table, running in self._owners.items()
-            if wanted.get(table) != running.owner.spec or not self._lakes.is_current(running.lake)
+            if table not in mine or wanted.get(table) != running.owner.spec or not self._lakes.is_current(running.lake)
         ]
         await self._end_owners([self._owners.pop(table) for table in outdated])
         for table in outdated:
             if table not in wanted:
                 await self._forget(table)
+            elif table not in mine:
+                self._book.forget(self._deps.label + table)
+        await self._release([table for table in outdated if table not in mine])
         for table, spec in wanted.items():
-            if table not in self._owners:
+            if table in mine and table not in self._owners:
                 self._start(spec)
+
+    async def _release(self, tables: Sequence[str]) -> None:
+        """Others may work on these tables now. What fails here is tried again, or ends with the process's lease."""
+        for table in tables:
+            try:
+                await within(self._deps.sharing.released(table), self._settings.call_deadline_ms, "giving a table back")
+            except RetryLater as error:
+                _LOG.warning("giving %s back: %s", table, error)
 
     async def _forget(self, table: str) -> None:
         """A table that is not landed any more needs nothing of the log (R18) and has no status. What fails here ends by its age."""

@@ -13,6 +13,7 @@ from frazil.kit.faultpoints import FaultPoints
 from frazil.kit.tasks import Offload
 from frazil.landing.discover import AutoLanding
 from frazil.landing.naming import SourceNaming
+from frazil.landing.sharing import Alone, Sharing
 from frazil.log.read import LogReader
 from frazil.log.view import LogView
 from frazil.metadata.landings import LandingSpec
@@ -68,6 +69,8 @@ class LandingDeps:
     """Where the schemas of values are that name one; None: there is none, and such landings are refused."""
     naming: SourceNaming | None = None
     """How a log without a cluster is recognised (R27). Such a log has no pins: nobody would heed them."""
+    sharing: Sharing = field(default_factory=Alone)
+    """Which tables are this process's, when several share them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

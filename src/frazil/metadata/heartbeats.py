@@ -7,7 +7,7 @@ from typing import Final
 
 from frazil.kit.errors import Corrupt
 from frazil.metadata.change import settle
-from frazil.metadata.opening import read_one
+from frazil.metadata.opening import prefix_end
 from frazil.metadata.port import Entry, MetadataStore, Write
 from frazil.metadata.values import decode, encode
 
@@ -31,10 +31,14 @@ async def fall_silent(store: MetadataStore, process: str) -> None:
 
 
 async def last_beat_ms(store: MetadataStore, process: str) -> int | None:
-    """When ``process`` last said so; None when it never did. Raises RetryLater."""
-    entry = await read_one(store, PREFIX + process)
-    if not entry.version:
-        return None
+    """When ``process``, or one of several ``process/…``, last said so; None when none ever did. Raises RetryLater."""
+    alone = await store.range(PREFIX + process, PREFIX + process + "\0")
+    several = await store.range(f"{PREFIX}{process}/", prefix_end(f"{PREFIX}{process}/"))
+    found = [at_ms for entry in (*alone.entries, *several.entries) if (at_ms := _at_ms(entry)) is not None]
+    return max(found, default=None)
+
+
+def _at_ms(entry: Entry) -> int | None:
     try:
         return decode(entry.value, where=entry.key).number("at_ms")
     except Corrupt:

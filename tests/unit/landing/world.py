@@ -19,6 +19,7 @@ from frazil.kit.faultpoints import FaultPoints
 from frazil.kit.names import PartitionId, PartitionKey
 from frazil.kit.tasks import InlineOffload, spawn
 from frazil.landing import AutoLanding, Landing, LandingDeps, LandingSettings
+from frazil.landing.sharing import Alone, Shared
 from frazil.log.append import AppendDeps, Appended, Appender, AppendRun, FlushPolicy
 from frazil.log.cache import BlockCache
 from frazil.log.index import LogIndex
@@ -112,8 +113,9 @@ class World:
         reader: Any = None,
         incarnation: int = 1,
         registry: Any = None,
+        share: str = "",
     ) -> Landing:
-        """A fresh process: nothing is shared with others but what is stored."""
+        """A fresh process: nothing is shared with others but what is stored. ``share``: its name, when it shares tables with others."""
         faults = faults or FaultPoints()
         store = MemoryMetadata(self.state, self.clock)
         objects = objects or MemoryObjects(self.bucket, self.clock, mid_put=mid_put)
@@ -132,6 +134,7 @@ class World:
             offload=InlineOffload(),
             faults=faults,
             registry=registry,
+            sharing=Shared(store, self.clock, process=share, lease_ms=3_000) if share else Alone(),
         )
         return Landing(deps, settings)
 
