@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from frazil.catalogs.commit import Committed, Landed
+from frazil.catalogs.metadata_json import MAIN, ref_snapshot, snapshot_by_id
 from frazil.catalogs.port import CreateTable, LoadedTable
 from frazil.catalogs.scan import Span, read_rows
 from frazil.kit.errors import Conflict, Missing, RetryLater
@@ -70,6 +71,15 @@ class Graveyard:
     async def bury(self, letters: Sequence[DeadLetter], burial: Burial) -> int:
         """Makes sure that every letter is in the table now; how many had to be added. Raises RetryLater when that cannot be seen."""
         return sum([await self._bury_chunk(chunk, burial) for chunk in chunks(letters)])
+
+    async def count(self) -> int:
+        """Letters in the table now, of all attempts. Raises RetryLater."""
+        try:
+            table = await self._load()
+        except Missing:
+            return 0
+        head = snapshot_by_id(table.metadata, ref_snapshot(table.metadata, MAIN))
+        return 0 if head is None else int(head.get("summary", {}).get("total-records", "0"))
 
     async def _bury_chunk(self, letters: Sequence[DeadLetter], burial: Burial) -> int:
         added = 0

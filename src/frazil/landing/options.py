@@ -35,6 +35,11 @@ def one_of(*allowed: str) -> Check:
     return lambda _spec, value: "" if value in allowed else f"use one of {', '.join(allowed)}"
 
 
+def count(_spec: LandingSpec, value: str) -> str:
+    """A check for a number of things."""
+    return "" if value.isascii() and value.isdigit() and len(value) <= 15 else "want a number, 0 or more"
+
+
 def _key(spec: LandingSpec, value: str) -> str:
     if value not in KEYS:
         return f"use one of {', '.join(KEYS)}"
@@ -45,6 +50,21 @@ def _key(spec: LandingSpec, value: str) -> str:
 
 OPTIONS: Final[Mapping[str, Option]] = {
     "catalog": Option(values="a catalog's name", meaning="the catalog the table is in; default: `landing.catalog`"),
+    "isolation": Option(
+        values="read_committed, read_uncommitted",
+        meaning="records of transactions land when they are committed (default), or all of them, aborted and undecided ones too",
+        check=one_of("read_committed", "read_uncommitted"),
+    ),
+    "deadletters.alert": Option(
+        values="a number of records",
+        meaning="tell, by the state `alert`, when the table has more dead letters; landing goes on",
+        check=count,
+    ),
+    "deadletters.stop": Option(
+        values="a number of records",
+        meaning="stop rather than have more dead letters: 0 stops at the first bad record, and nothing is passed over",
+        check=count,
+    ),
     "key": Option(values=", ".join(KEYS), meaning="what record keys are, in the column `_key`", check=_key),
     "manifest": Option(values="a manifest's title", meaning="set by `apply`: the manifest that owns the landing"),
     "paused": Option(values="true, false", meaning="the landing waits", check=one_of("true", "false")),

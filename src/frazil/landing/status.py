@@ -6,6 +6,7 @@
 | idle    | everything is landed                                                                       |
 | stalled | the last step met trouble that may pass, or nothing was committed for two intervals though records wait |
 | failed  | the last step ended with an error that will not pass by itself, or a partition cannot be read |
+| alert   | it goes on, and there are more dead letters than ``deadletters.alert``                     |
 | paused  | the spec's option ``paused`` is ``true``                                                   |
 """
 
@@ -44,6 +45,8 @@ class Board:
     paused: bool = False
     bad_partitions: tuple[BadPartition, ...] = ()
     losses: tuple[str, ...] = ()
+    alarm: str = ""
+    """What somebody wanted to be told although landing goes on."""
     lag_records: int = 0
     freshness_ms: int = 0
     waiting_partition: int = -1
@@ -130,11 +133,14 @@ def _verdict(board: Board, monotonic_ms: float, trouble: str | None) -> tuple[st
     if board.bad_partitions:
         worst = board.bad_partitions[0]
         more = f" (and {len(board.bad_partitions) - 1} more partitions)" if len(board.bad_partitions) > 1 else ""
-        return "failed", worst.stage, worst.why[: REASON_CHARACTERS_MAX - len(more)] + more
+        state = "stalled" if all(bad.may_pass for bad in board.bad_partitions) else "failed"
+        return state, worst.stage, worst.why[: REASON_CHARACTERS_MAX - len(more)] + more
     if trouble is not None and board.overdue(monotonic_ms):
         return "stalled", "commit", trouble[:REASON_CHARACTERS_MAX]
     if board.overdue(monotonic_ms):
         return "stalled", board.stage, f"records wait, nothing was committed for two intervals, stage {board.stage} is not done"
+    if board.alarm:
+        return "alert", "deadletter", board.alarm
     absent = [f"no topic {name}" for name in board.absent]
     note = "; ".join([*absent, *board.losses])[:REASON_CHARACTERS_MAX]
     return ("idle" if board.lag_records == 0 else "running"), "", note

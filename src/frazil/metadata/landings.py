@@ -17,7 +17,7 @@ from frazil.metadata.values import decode, encode
 PREFIX: Final = "landings/"
 STATUS_PREFIX: Final = "landing-status/"
 VALUE_KINDS: Final = ("json", "json-schema", "avro", "protobuf", "raw", "string", "int", "long", "float", "double")
-STATES: Final = ("running", "paused", "stalled", "failed", "idle")
+STATES: Final = ("running", "paused", "stalled", "failed", "idle", "alert")
 _TABLE: Final = re.compile(r"[^./\x00-\x1f]+(\.[^./\x00-\x1f]+)+")
 
 
