@@ -8,7 +8,7 @@ and then it counts as landed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
@@ -49,6 +49,7 @@ CHUNK_LETTERS: Final = 100_000
 CHUNK_BYTES: Final = 64 * 1024 * 1024
 
 LetterKey: TypeAlias = tuple[str, str, int, int]
+Check: TypeAlias = Callable[[int, Sequence[DeadLetter]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +69,12 @@ class Graveyard:
     lake: Lake
     deadline_ms: int
 
-    async def bury(self, letters: Sequence[DeadLetter], burial: Burial) -> int:
-        """Makes sure that every letter is in the table now; how many had to be added. Raises RetryLater when that cannot be seen."""
-        return sum([await self._bury_chunk(chunk, burial) for chunk in chunks(letters)])
+    async def bury(self, letters: Sequence[DeadLetter], burial: Burial, check: Check | None = None) -> int:
+        """Makes sure that every letter is in the table now; how many had to be added. Raises RetryLater when that cannot be seen.
+
+        ``check`` is told how many letters are there and which would be added, and may raise before they are.
+        """
+        return sum([await self._bury_chunk(chunk, burial, check) for chunk in chunks(letters)])
 
     async def count(self) -> int:
         """Letters in the table now, of all attempts. Raises RetryLater."""
@@ -78,16 +82,17 @@ class Graveyard:
             table = await self._load()
         except Missing:
             return 0
-        head = snapshot_by_id(table.metadata, ref_snapshot(table.metadata, MAIN))
-        return 0 if head is None else int(head.get("summary", {}).get("total-records", "0"))
+        return _rows(table)
 
-    async def _bury_chunk(self, letters: Sequence[DeadLetter], burial: Burial) -> int:
+    async def _bury_chunk(self, letters: Sequence[DeadLetter], burial: Burial, check: Check | None) -> int:
         added = 0
         for _ in range(_TRIES_MAX):
             table = await self._open()
             missing = await self._missing(table, letters, burial.target_uuid)
             if not missing:
                 return added
+            if check is not None:
+                check(_rows(table), missing)
             rows = await self.lake.offload.run(partial(letter_rows, missing, burial))
             files = await within(self.lake.writer.write(table, rows), self.deadline_ms, "writing dead letters")
             # rebase=False: if anybody moved the table meanwhile, the letters are looked for again before a second try.
@@ -117,6 +122,11 @@ class Graveyard:
         reading = read_rows(self.lake.objects, table, _KEY_COLUMNS, Span(column="offset", low=low, high=high + 1))
         found = await within(reading, self.deadline_ms, "reading dead letters")
         return await self.lake.offload.run(lambda: _not_in(found, letters, uuid))
+
+
+def _rows(table: LoadedTable) -> int:
+    head = snapshot_by_id(table.metadata, ref_snapshot(table.metadata, MAIN))
+    return 0 if head is None else int(head.get("summary", {}).get("total-records", "0"))
 
 
 def _not_in(found: pa.Table, letters: Sequence[DeadLetter], uuid: str) -> list[DeadLetter]:

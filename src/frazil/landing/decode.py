@@ -1,22 +1,24 @@
 """Stage decode: slices of batches → rows side by side. Pure; runs in the offload, never on the loop.
 
-Control batches move progress and make no rows (F20). A batch that cannot be decompressed or parsed is set aside whole as
-a faulted batch (F28); the batches around it go on. A batch that contradicts its own checksum may only have been read
-badly: its partition stops alone and is read again, and only when the caller has seen that often enough
-(``accept_damage``) is the batch set aside like the others.
+Control batches move progress and make no rows, nor do batches of aborted transactions; a slice ends before the first batch
+of a transaction that is not decided yet (F20, ``records.transactions``).
+A batch that cannot be decompressed or parsed is set aside whole as a faulted batch (F28); the batches around it go on. A batch
+that contradicts its own checksum may only have been read badly: its partition stops alone and is read again, and only when
+the caller has seen that often enough (``accept_damage``) is the batch set aside like the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from frazil.kit.names import PartitionKey
 from frazil.log.refs import Slice
 from frazil.records.scanning import BatchFault
-from frazil.records.tables import ScanLimits, TableScanner, open_scanner
+from frazil.records.tables import ScanLimits, Scanned, TableScanner, open_scanner
+from frazil.records.transactions import Committed, Held, look_ahead, read_committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,8 @@ class BadPartition:
     topic: str
     stage: str
     why: str
+    may_pass: bool = False
+    """Somebody else will end it sooner or later, as a producer its transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,10 @@ class Limits:
     accept_damage: frozenset[PartitionKey] = frozenset()
     use_kernel: bool = True
     """False: the Python twin decodes, whatever is installed."""
+    committed_only: bool = True
+    """False: records of transactions that were aborted or are open become rows too."""
+    held: Mapping[PartitionKey, Held] = field(default_factory=dict)
+    """What is known of partitions that a transaction has stopped before. A read of one that is undecided only looks for markers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +100,8 @@ class Decoded:
     bytes_held: int
     """Bytes of keys, values and headers after decompression, as columns in memory."""
     cut: bool
+    held: Mapping[PartitionKey, Held] = field(default_factory=dict)
+    """Partitions that wait for the end of a transaction, and what is known of them now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +124,7 @@ class _Tally:
         self.consumed: list[Consumed] = []
         self.bad_batches: list[BadBatch] = []
         self.bad_partitions: list[BadPartition] = []
+        self.held: dict[PartitionKey, Held] = {}
         self.bytes_read = 0
 
     @property
@@ -131,8 +142,12 @@ def decode_slices(reads: Sequence[Read], limits: Limits) -> Decoded:
         if tally.full:
             cut = True
             break
+        known = limits.held.get(read.slice.key)
+        if known is not None and not known.decided:
+            tally.held[read.slice.key] = look_ahead(read.slice.data, known, end=read.slice.end)
+            continue
         end = _decode_one(read, tally)
-        cut = cut or (end < read.slice.end and not tally.bad_partitions)
+        cut = cut or (end < read.slice.end and not tally.bad_partitions and read.slice.key not in tally.held)
         if end > read.start:
             tally.consumed.append(Consumed(key=read.slice.key, topic=read.topic, first=read.start, end=end))
     bytes_held = tally.scanner.bytes_held
@@ -144,6 +159,7 @@ def decode_slices(reads: Sequence[Read], limits: Limits) -> Decoded:
         bytes_read=tally.bytes_read,
         bytes_held=bytes_held,
         cut=cut,
+        held=tally.held,
     )
 
 
@@ -151,18 +167,43 @@ def _decode_one(read: Read, tally: _Tally) -> int:
     """Adds the rows of one slice, without those below the offset asked for (a batch may begin before it); up to where it was used."""
     key, slice_ = read.slice.key, read.slice
     before = len(tally.scanner)
+    found = _committed(read, tally.limits)
+    reached, whole = 0, True
+    for begin, end in found.ranges:
+        scanned = _scan(read, begin, end, tally)
+        reached = scanned.next_offset or reached
+        whole = scanned.bytes_used == end - begin
+        if not whole:
+            break
+    if (rows := len(tally.scanner) - before) > 0:
+        tally.origins.append(Origin(key=key, topic=read.topic, rows=rows))
+    if not whole:
+        return max(read.start, reached)
+    if found.held is not None:
+        tally.held[key] = found.held
+        return max(read.start, found.held.first.first_offset)
+    return max(read.start, slice_.end)
+
+
+def _committed(read: Read, limits: Limits) -> Committed:
+    """Which bytes of the slice are for the table."""
+    data = read.slice.data
+    if not limits.committed_only:
+        return Committed(ranges=((0, len(data)),) if data else (), held=None)
+    return read_committed(data, end=read.slice.end, known=limits.held.get(read.slice.key))
+
+
+def _scan(read: Read, begin: int, end: int, tally: _Tally) -> Scanned:
+    """Adds the rows of a part of one slice and the faults in it."""
+    key, data = read.slice.key, read.slice.data
     scanned = tally.scanner.add(
-        slice_.data,
+        data if end - begin == len(data) else memoryview(data)[begin:end],
         first_offset=read.start,
-        where=f"{read.topic}[{key.partition}] from {slice_.base}",
+        where=f"{read.topic}[{key.partition}] from {read.slice.base}" + (f"+{begin}" if begin else ""),
         stop_at_damage=key not in tally.limits.accept_damage,
     )
     tally.bytes_read += scanned.bytes_used
     tally.bad_batches += [BadBatch(key=key, topic=read.topic, fault=fault) for fault in scanned.faults if fault.last_offset >= read.start]
-    if (rows := len(tally.scanner) - before) > 0:
-        tally.origins.append(Origin(key=key, topic=read.topic, rows=rows))
     if scanned.stopped is not None:
         tally.bad_partitions.append(BadPartition(key=key, topic=read.topic, stage="decode", why=str(scanned.stopped)))
-    elif scanned.bytes_used == len(slice_.data):
-        return max(read.start, slice_.end)
-    return max(read.start, scanned.next_offset or 0)
+    return scanned

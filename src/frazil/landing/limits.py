@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from frazil.kit.names import PartitionKey
 from frazil.landing.decode import Decoded, Limits
+from frazil.landing.isolation import Isolation
 from frazil.landing.plan import Budget
 from frazil.landing.settings import LandingSettings
 
@@ -24,13 +25,15 @@ class Appetite:
         """Bytes to ask of the log."""
         return Budget(bytes_max=int(self._settings.slice_bytes_max / self.growth))
 
-    def limits(self) -> Limits:
-        """Bytes and rows to hold in memory."""
+    def limits(self, isolation: Isolation) -> Limits:
+        """Bytes and rows to hold in memory, and which transactions they may be of."""
         return Limits(
             rows_max=self._settings.slice_rows_max,
             bytes_max=self._settings.slice_bytes_max,
             batch_bytes_max=self._settings.batch_bytes_max,
             use_kernel=self._settings.use_kernel,
+            committed_only=isolation.committed_only,
+            held=isolation.held,
             accept_damage=frozenset(key for key, reads in self._damaged.items() if reads >= self._settings.damage_reads),
         )
 

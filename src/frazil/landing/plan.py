@@ -7,7 +7,7 @@ lagging partitions than the budget has room for, the next slice begins where thi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -102,19 +102,34 @@ def check_ends(states: Sequence[PartitionState]) -> None:
             )
 
 
-def plan_slice(states: Sequence[PartitionState], budget: Budget, *, after: PartitionKey | None = None) -> SlicePlan:
-    """The next slice over ``states``; ``after`` is the last partition the slice before this one read to its share."""
-    lagging = sorted((state for state in states if state.lag > 0), key=lambda state: state.key)
-    lag_records = sum(state.lag for state in lagging)
+def plan_slice(
+    states: Sequence[PartitionState],
+    budget: Budget,
+    *,
+    after: PartitionKey | None = None,
+    ahead: Mapping[PartitionKey, int] | None = None,
+) -> SlicePlan:
+    """The next slice over ``states``; ``after`` is the last partition the slice before this one read to its share.
+
+    ``ahead``: partitions that are read from another offset than where the table is, to look for the end of a transaction.
+    """
+    offsets = ahead or {}
+    lag_records = sum(state.lag for state in states)
     losses = find_losses(states)
+    lagging = sorted((state for state in states if offsets.get(state.key, state.start) < state.bounds.end), key=lambda state: state.key)
     if not lagging:
-        return SlicePlan(wants=(), losses=losses, lag_records=0)
+        return SlicePlan(wants=(), losses=losses, lag_records=lag_records)
     lagging = _rotate(lagging, after)[: max(1, budget.bytes_max // budget.least)]
     total = sum(state.lag for state in lagging)
     even = budget.bytes_max // (2 * len(lagging))
     half = budget.bytes_max // 2
     wants = tuple(
-        Want(key=state.key, offset=state.start, bytes_max=max(budget.least, even + half * state.lag // total)) for state in lagging
+        Want(
+            key=state.key,
+            offset=offsets.get(state.key, state.start),
+            bytes_max=max(budget.least, even + half * state.lag // total),
+        )
+        for state in lagging
     )
     return SlicePlan(wants=wants, losses=losses, lag_records=lag_records)
 

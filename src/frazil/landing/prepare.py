@@ -1,0 +1,51 @@
+"""Stages registry, convert, create, write of one table: decoded records → files that wait for their commit, and dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from frazil.catalogs.port import LoadedTable
+from frazil.landing.convert import DeadLetter, convert
+from frazil.landing.decode import Decoded
+from frazil.landing.lake import Lake
+from frazil.landing.settings import LandingDeps, LandingSettings
+from frazil.landing.target import Target
+from frazil.landing.write import Written, write_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What the stages work with. ``enter`` is told which one begins."""
+
+    lake: Lake
+    deps: LandingDeps
+    settings: LandingSettings
+    enter: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """One table's part of a slice. ``table`` is what the files were written for and what their commit is based on."""
+
+    table: LoadedTable
+    written: Written
+    letters: tuple[DeadLetter, ...]
+    rows: int
+
+
+async def prepare(target: Target, table: LoadedTable | None, decoded: Decoded, bench: Bench) -> Prepared:
+    """``table``: as loaded when its progress was read; None: there is none yet, and it is made. Raises Refused, RetryLater."""
+    deps = bench.deps
+    if target.asks_registry:
+        bench.enter("registry")
+        await target.learn(decoded.rows.records)
+    bench.enter("convert")
+    shape = target.shape(table)
+    converted = await deps.offload.run(lambda: convert(decoded, shape))
+    deps.faults.reach("P1")
+    bench.enter("write")
+    table = table or await target.create(converted.values)
+    written = await write_rows(bench.lake, table, converted.rows, deadline_ms=bench.settings.call_deadline_ms)
+    deps.faults.reach("P3")
+    return Prepared(table=table, written=written, letters=converted.letters, rows=converted.rows.num_rows)

@@ -1,0 +1,150 @@
+"""What one landing reads and how far it is: discover → plan → read → decode, and the pin. The same for a table and for a route.
+
+Only the owner task of the landing calls it. ``home`` is the table whose own progress says how far the landing is (R06, R07).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from frazil.catalogs.port import LoadedTable
+from frazil.catalogs.progress import read_progress
+from frazil.landing.commit import Pinner
+from frazil.landing.decode import BadPartition, Decoded, decode_slices
+from frazil.landing.gauges import holes, waiting, waiting_bytes
+from frazil.landing.isolation import Isolation
+from frazil.landing.lake import Lake, within
+from frazil.landing.ledger import Ledger
+from frazil.landing.limits import Appetite
+from frazil.landing.plan import PartitionState, SlicePlan, check_ends, find_losses, plan_slice
+from frazil.landing.read import Patience, SliceReader
+from frazil.landing.settings import LandingDeps, LandingSettings
+from frazil.landing.status import OVERDUE_MIN_MS, Board
+from frazil.metadata.landings import LandingSpec
+
+SHAPES = 5
+"""A slice is in memory as read, as values, as columns, as a file, and what allocators keep of the one before: measured, each as large."""
+
+
+class SliceSource:
+    """The log as one landing sees it. Stages are told to ``board``."""
+
+    def __init__(self, spec: LandingSpec, lake: Lake, deps: LandingDeps, settings: LandingSettings) -> None:
+        self.board = Board(table=spec.table, topics=spec.topics, interval_ms=max(settings.commit_interval_min_ms, spec.commit_interval_ms))
+        self.ledger = Ledger(deps.source, deps.naming)
+        self.states: list[PartitionState] = []
+        self.home: LoadedTable | None = None
+        """As loaded or committed last."""
+        self.isolation = Isolation(spec, patience_ms=max(2 * self.board.interval_ms, OVERDUE_MIN_MS))
+        self._spec, self._lake, self._deps, self._settings = spec, lake, deps, settings
+        self._reader = SliceReader(
+            deps.reader, Patience(joint_ms=settings.read_patience_ms, single_ms=settings.call_deadline_ms, pause_ms=settings.backoff_min_ms)
+        )
+        self._pinner = Pinner(store=None if deps.naming else deps.store, table=deps.label + spec.table)
+        self.decided = False
+        """The last slice found the end of a transaction that was waited for: what it held can be landed now."""
+        self._loaded_at_ms = float("-inf")
+
+    async def discover(self, load: Callable[[], Awaitable[LoadedTable | None]]) -> list[PartitionState]:
+        """Topics, log bounds, and the home table with its own progress. When nothing waits it is not loaded at every interval."""
+        self.enter("discover")
+        deadline_ms = self._settings.call_deadline_ms
+        await within(self._deps.index.refresh(), deadline_ms, "reading metadata")  # topics are kept fresh by the process
+        topics = [record for name in self._spec.topics if (record := self._deps.topics.get(name)) is not None]
+        self.board.absent = tuple(sorted(set(self._spec.topics) - {topic.name for topic in topics}))
+        pinned = await within(self._pinner.load(), deadline_ms, "reading the pin")
+        states = self.states = self.ledger.states(topics, self._deps.index, pinned)
+        now_ms = self._deps.clock.monotonic_ms()
+        idle = not any(state.lag or _is_ahead(state) for state in states) and not find_losses(states)
+        if idle and now_ms - self._loaded_at_ms < self._settings.progress_idle_ms:
+            return states
+        self.home = await load()
+        progress = await within(read_progress(self._lake.objects, self.home), deadline_ms, "reading progress") if self.home else {}
+        self._loaded_at_ms = now_ms
+        self.ledger.load(progress)
+        states = self.ledger.states(topics, self._deps.index, pinned)
+        if any(map(_is_ahead, states)):
+            # Another process has landed what came after our look at the log; a table that is still ahead then is a matter for check_ends.
+            await within(self._deps.index.refresh(), deadline_ms, "reading metadata")
+            states = self.ledger.states(topics, self._deps.index, pinned)
+        self.states = states
+        await self.pin()
+        return states
+
+    def plan(self, states: Sequence[PartitionState], appetite: Appetite) -> SlicePlan:
+        """What to read next over ``states``."""
+        self.enter("plan")
+        check_ends(states)
+        ahead = self.isolation.ahead(states)
+        plan = plan_slice(states, appetite.budget, after=appetite.last_key, ahead=ahead)
+        self.board.see_lag(plan.lag_records, self._deps.clock.monotonic_ms())
+        if not (plan.wants or plan.losses):
+            self.board.bad_partitions = self._troubles(())
+        return plan
+
+    def share(self, appetite: Appetite) -> int:
+        """Bytes the slice may take in all its shapes: no more than waits for it, so that quiet tables do not queue for whole slices."""
+        most = self._settings.slice_bytes_max
+        return SHAPES * min(most, int(appetite.growth * self.waiting_bytes(most)))
+
+    async def read(self, plan: SlicePlan, appetite: Appetite) -> Decoded | None:
+        """The records that were planned; None when the log was made anew meanwhile, and all must be looked at again."""
+        self.enter("read")
+        read = await self._reader.read(plan.wants, {state.key: state.topic for state in self.states})
+        if not self.ledger.recognises(want.key for want in plan.wants):
+            self._loaded_at_ms = float("-inf")
+            return None
+        self.enter("decode")
+        limits = appetite.limits(self.isolation)
+        decoded = await self._deps.offload.run(lambda: decode_slices(read.reads, limits))
+        appetite.learn(decoded)
+        self.decided = self.isolation.learn(decoded.held, self._deps.clock.monotonic_ms())
+        self.board.bad_partitions = self._troubles(read.bad_partitions + decoded.bad_partitions)
+        return decoded
+
+    def _troubles(self, found: tuple[BadPartition, ...]) -> tuple[BadPartition, ...]:
+        """Partitions that cannot go on: those just found, holes of the log, and transactions that nobody ends (R34)."""
+        waits = self.isolation.troubles(self.states, self._deps.clock.monotonic_ms())
+        return found + holes(self.states, self._deps.index) + waits
+
+    def hold_is_due(self) -> bool:
+        """Progress without rows has waited long enough for company (R06)."""
+        return self.ledger.held_too_long(self._deps.clock.monotonic_ms(), self._settings.progress_idle_ms)
+
+    async def pin(self) -> None:
+        """What the landing still needs, from before its first commit on (F10)."""
+        offsets = {state.key: state.needed if (at := self.ledger.table_offset(state.key)) is None else at for state in self.states}
+        await self._pinner.pin(offsets, self._deps.clock.now_ms())
+
+    def look(self) -> None:
+        """Brings the board's numbers up to date from memory."""
+        now_ms = self._deps.clock.now_ms()
+        seen = waiting(self.states, self.ledger, self._deps.index)
+        self.board.freshness_ms = 0 if seen.oldest_ms is None else max(0, now_ms - seen.oldest_ms)
+        self.board.waiting_partition = seen.partition
+        self.board.see_lag(seen.records, self._deps.clock.monotonic_ms())
+
+    def waiting_bytes(self, enough: int) -> int:
+        """Bytes that wait for the next slice, counted up to ``enough``."""
+        return waiting_bytes(self.states, self.ledger, self._deps.index, enough=enough)
+
+    def left(self, states: Sequence[PartitionState]) -> int:
+        """Records that were there when the slice was planned and are not landed, without partitions that cannot go on now."""
+        bad = {bad.key for bad in self.board.bad_partitions}
+        return sum(
+            max(0, state.bounds.end - (self.ledger.next_offset(state.key) or state.start))
+            for state in states
+            if state.key not in bad and not self.isolation.waits(state.key, state.bounds.end)
+        )
+
+    def enter(self, stage: str) -> None:
+        """The landing begins ``stage``."""
+        self.board.enter(stage, self._deps.clock.monotonic_ms())
+
+    async def close(self) -> None:
+        """Ends what runs beside the steps."""
+        await self._reader.close()
+
+
+def _is_ahead(state: PartitionState) -> bool:
+    return state.next_offset is not None and state.next_offset > state.bounds.end
