@@ -8,9 +8,12 @@ from frazil.catalogs.port import Catalog, CatalogDeps
 from frazil.kit.errors import Refused
 from frazil.kit.plugins import load_backend
 
+WITH_PROPERTIES = frozenset({"rest", "glue", "hive"})
+"""Kinds of catalogs that are elsewhere: their addresses come with properties."""
+
 
 def open_catalog(url: str, deps: CatalogDeps, properties: Mapping[str, str] | None = None) -> Catalog:
-    """The catalog behind ``sql:///path/catalog.db``, ``memory:`` or ``rest+https://host/path``.
+    """The catalog behind ``sql:///path/catalog.db``, ``memory:``, ``rest+https://host/path``, ``glue:`` or ``hive://host:9083``.
 
     Back-ends register under ``frazil.catalogs``.
     ``properties`` have the names of PyIceberg; only some kinds have any. No input or output happens yet where the catalog is elsewhere.
@@ -22,7 +25,7 @@ def open_catalog(url: str, deps: CatalogDeps, properties: Mapping[str, str] | No
     kind = scheme.partition("+")[0]
     backend = load_backend("frazil.catalogs", kind)
     given = {name: value for name, value in (properties or {}).items() if value != ""}
-    if kind != "rest" and given:
+    if kind not in WITH_PROPERTIES and given:
         raise Refused(f"catalog {kind}: takes no properties, but has {', '.join(sorted(given))}")
-    catalog: Catalog = backend(url, deps, given) if kind == "rest" else backend(url, deps)
+    catalog: Catalog = backend(url, deps, given) if kind in WITH_PROPERTIES else backend(url, deps)
     return catalog

@@ -6,12 +6,15 @@ import asyncio
 import pathlib
 import random
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from tests.simulation.loop import run_virtual
+from tests.standins import glue as glue_double
+from tests.standins.flattened import Flattened
+from tests.standins.glue import GlueDouble
 from tests.standins.rest_catalog import DoubleRules, RestCatalogDouble
 from tests.unit.catalogs.rig import SCHEMA, deps_at
 
@@ -21,6 +24,13 @@ from frazil.kit.clock import SystemClock
 from frazil.kit.errors import Conflict, Missing, OutcomeUnknown, Refused
 from frazil.kit.faultpoints import FaultPoints
 from frazil.kit.tasks import InlineOffload
+
+
+class Stoppable(Protocol):
+    """A server of this test."""
+
+    def stop(self) -> None: ...
+
 
 Opened = Callable[[pathlib.Path], tuple[Catalog, CatalogDeps]]
 
@@ -40,21 +50,41 @@ def faulty(path: pathlib.Path) -> tuple[Catalog, CatalogDeps]:
     return FaultyCatalog(inner, random.Random(1), FaultPlan()), deps
 
 
+def glue(path: pathlib.Path) -> tuple[Catalog, CatalogDeps]:
+    """Through real HTTP and signatures. Databases have no levels, so namespaces are flattened on the way."""
+    double = GlueDouble().start()
+    deps = real_deps(path)
+    properties = {
+        "glue.region": glue_double.REGION,
+        "glue.access-key-id": glue_double.KEY,
+        "glue.secret-access-key": glue_double.SECRET,
+        "warehouse": f"file://{path}/warehouse",
+    }
+    catalog = open_catalog(f"glue+{double.uri}", deps, properties)
+    OPEN.append((double, catalog))
+    return Flattened(catalog), deps
+
+
 def rest(path: pathlib.Path) -> tuple[Catalog, CatalogDeps]:
     """Through real HTTP, in real time, with sign-in, a prefix and pages of two tables."""
     rules = DoubleRules(client_id="id", client_secret="a-secret", scope="all", prefix="main/lake", warehouse="wh", page=2)
     double = RestCatalogDouble(path / "warehouse", rules).start()
-    deps = CatalogDeps(
-        objects=deps_at(path).objects, offload=InlineOffload(), clock=SystemClock(), chance=random.Random(4), faults=FaultPoints()
-    )
+    deps = real_deps(path)
     properties = {"credential": "id:a-secret", "scope": "all", "warehouse": "wh"}
     catalog = open_catalog(f"rest+{double.uri}", deps, properties)
     OPEN.append((double, catalog))
     return catalog, deps
 
 
-OPEN: list[tuple[RestCatalogDouble, Catalog]] = []
-"""What the rest kind opened in this test."""
+def real_deps(path: pathlib.Path) -> CatalogDeps:
+    """In real time."""
+    return CatalogDeps(
+        objects=deps_at(path).objects, offload=InlineOffload(), clock=SystemClock(), chance=random.Random(4), faults=FaultPoints()
+    )
+
+
+OPEN: list[tuple[Stoppable, Catalog]] = []
+"""What the kinds with a server opened in this test."""
 
 
 @pytest.fixture(autouse=True)
@@ -74,13 +104,15 @@ def drive(opened: Opened, work: Coroutine[Any, Any, None]) -> None:
             for _, catalog in OPEN:
                 await catalog.close()
 
-    if opened is rest:
+    if opened in SERVED:
         asyncio.run(whole())
     else:
         run_virtual(work)
 
 
-KINDS = pytest.mark.parametrize("opened", [sql, memory, faulty, rest])
+SERVED = (rest, glue)
+"""Kinds behind a server: real time, and the server or the warehouse decides about locations."""
+KINDS = pytest.mark.parametrize("opened", [sql, memory, faulty, *SERVED])
 POINTER_KINDS = pytest.mark.parametrize("opened", [sql, memory, faulty])
 TABLE = CreateTable(schema=SCHEMA, properties={"owner": "tests"})
 
@@ -91,7 +123,7 @@ def test_create_load_list_drop(tmp_path: pathlib.Path, opened: Opened) -> None:
         catalog, deps = opened(tmp_path)
         made = await catalog.create("lake.deep.t", TABLE)
         assert made.ident == "lake.deep.t"
-        assert opened is rest or made.location.startswith(deps.objects.uri("warehouse/lake/deep/t-"))
+        assert opened in SERVED or made.location.startswith(deps.objects.uri("warehouse/lake/deep/t-"))
         assert made.metadata["properties"]["owner"] == "tests"
         assert (await catalog.load("lake.deep.t")).metadata == made.metadata
         with pytest.raises(Conflict):
@@ -106,7 +138,7 @@ def test_create_load_list_drop(tmp_path: pathlib.Path, opened: Opened) -> None:
         with pytest.raises(Missing):
             await catalog.drop("lake.deep.t")
         again = await catalog.create("lake.deep.t", TABLE)
-        assert again.uuid != made.uuid and (opened is rest or again.location != made.location)
+        assert again.uuid != made.uuid and (opened in SERVED or again.location != made.location)
 
     drive(opened, run())
 

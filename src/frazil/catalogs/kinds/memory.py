@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from frazil.catalogs.pointers import PointerCatalog, Pointers
-from frazil.catalogs.port import Catalog, CatalogDeps
+from frazil.catalogs.port import Catalog, CatalogDeps, JsonObject
 from frazil.kit.errors import Refused
 
 
@@ -20,7 +20,7 @@ class MemoryPointers(Pointers):
         await asyncio.sleep(0)  # every call is a point where others may run, as with a real catalog
         return self._locations.get(ident)
 
-    async def swap(self, ident: str, old: str | None, new: str) -> bool:
+    async def swap(self, ident: str, old: str | None, new: str, table: JsonObject) -> bool:
         """See ``Pointers.swap``."""
         await asyncio.sleep(0)
         if self._locations.get(ident) != old:

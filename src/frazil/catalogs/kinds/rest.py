@@ -16,13 +16,12 @@ from frazil.catalogs.pointers import DEFAULT_PROPERTIES
 from frazil.catalogs.port import OWNS_LOCATION, Catalog, CatalogDeps, CreateTable, JsonObject, LoadedTable, split_ident
 from frazil.catalogs.rest.client import CREDENTIALS_ENDPOINT, Call, RestClient
 from frazil.catalogs.rest.http import HttpxHttp
-from frazil.catalogs.rest.properties import RestProperties, flag, rest_properties
+from frazil.catalogs.rest.properties import RestProperties, rest_properties
 from frazil.catalogs.rest.vended import DELEGATION, accesses_of
 from frazil.catalogs.schema import new_schema
+from frazil.catalogs.storeaccess import store_opener
 from frazil.catalogs.tablestore import OpenStore, TableObjects
 from frazil.kit.errors import Conflict, Missing, OutcomeUnknown, Refused, RetryLater
-from frazil.objects import open_objects
-from frazil.objects.access import CloudAccess
 from frazil.objects.port import ObjectStore
 
 _LOG: Final = logging.getLogger("frazil.catalogs")
@@ -247,31 +246,5 @@ def open_catalog(url: str, deps: CatalogDeps, properties: Mapping[str, str]) -> 
     """The catalog at ``rest+https://host/path`` (the part before ``/v1``). Connects when it is first used. Raises Refused."""
     given: RestProperties = rest_properties(url, properties)
 
-    def mid_put(key: str) -> None:
-        if key.endswith(".parquet"):
-            deps.faults.reach("P2")
-
-    def open_store(url: str, options: Mapping[str, str]) -> ObjectStore:
-        access = cloud_access(options)
-        return open_objects(url, offload=deps.offload, clock=deps.clock, chance=deps.chance, access=access, mid_put=mid_put)
-
     http = HttpxHttp(ca_file=given.ca_file, proxy=given.proxy)
-    return RestCatalog(RestClient(given, http, clock=deps.clock, offload=deps.offload), deps, open_store)
-
-
-def cloud_access(options: Mapping[str, str]) -> CloudAccess:
-    """Iceberg's ``s3.*`` options as the object store wants them. Names of files are never used twice, so the store's care about
-    overwriting is not asked for: it would write where vended keys may not.
-    """
-    endpoint = options.get("s3.endpoint", "")
-    return CloudAccess(
-        endpoint=endpoint,
-        region=options.get("s3.region") or options.get("client.region", ""),
-        access_key_id=options.get("s3.access-key-id") or options.get("client.access-key-id", ""),
-        secret_access_key=options.get("s3.secret-access-key") or options.get("client.secret-access-key", ""),
-        session_token=options.get("s3.session-token") or options.get("client.session-token", ""),
-        path_style=flag(options, "s3.path-style-access", default=True),
-        allow_http=endpoint.startswith("http://"),
-        ca_file=options.get("s3.cabundle", ""),
-        check_conditions=False,
-    )
+    return RestCatalog(RestClient(given, http, clock=deps.clock, offload=deps.offload), deps, store_opener(deps))

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from frazil.catalogs.pointers import PointerCatalog, Pointers
-from frazil.catalogs.port import Catalog, CatalogDeps, split_ident
+from frazil.catalogs.port import Catalog, CatalogDeps, JsonObject, split_ident
 from frazil.kit.errors import Corrupt, OutcomeUnknown, Refused, RetryLater
 from frazil.kit.tasks import Offload
 
@@ -66,7 +66,7 @@ class SqlitePointers(Pointers):
 
         return await self._offload.run(lambda: self._query(work))
 
-    async def swap(self, ident: str, old: str | None, new: str) -> bool:
+    async def swap(self, ident: str, old: str | None, new: str, table: JsonObject) -> bool:
         """See ``Pointers.swap``: one UPDATE (or INSERT) decides."""
         key = (CATALOG_NAME, *split_ident(ident))
 

@@ -22,7 +22,7 @@ from frazil.catalogs.rest.http import Request
 from frazil.catalogs.rest.properties import SigV4Properties
 from frazil.kit.tasks import Offload
 
-_SIGNED = ("content-type", "x-iceberg-access-delegation", "accept")
+_SIGNED = ("content-type", "x-iceberg-access-delegation", "accept", "x-amz-target")
 
 
 class SigV4(Auth):
