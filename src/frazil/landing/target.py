@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from frazil.catalogs.port import CreateTable, LoadedTable
 from frazil.catalogs.schema import arrow_schema
-from frazil.kit.errors import Conflict, Missing, Refused
-from frazil.landing.columns import ICEBERG_NAMES, METADATA_NAMES
+from frazil.kit.errors import Refused
 from frazil.landing.convert import Shape, full_schema, value_columns
+from frazil.landing.identity import NamedTable
+from frazil.landing.evolution import decode_options, renamed
 from frazil.landing.lake import Lake, within
 from frazil.landing.options import KEYS
 from frazil.landing.settings import LandingDeps, LandingSettings
-from frazil.metadata.landedtables import get_table_uuid, put_table_uuid
 from frazil.metadata.landings import LandingSpec
 from frazil.schemas import DecodeOptions, decoder_for, evolve, parse_columns
 from frazil.schemas.framing import FramedDecoder, ids_of
-
-MANIFEST_PROPERTY = "frazil.manifest"
-"""Table property: the manifest whose landing made the table. Two that write one table are refused (R35), wherever they run."""
 
 
 class Target:
     """One spec's table. Knows its uuid, so that another table of the same name is never taken for it (F58)."""
 
-    def __init__(self, spec: LandingSpec, lake: Lake, deps: LandingDeps, settings: LandingSettings) -> None:
+    def __init__(
+        self, spec: LandingSpec, lake: Lake, deps: LandingDeps, settings: LandingSettings, *, marks: Mapping[str, str] | None = None
+    ) -> None:
+        """``marks``: see ``NamedTable``."""
         self.spec = spec
-        self._lake = lake
         self._deps = deps
         self._deadline_ms = settings.call_deadline_ms
-        self._uuid: str | None = None
-        self._asked_uuid = False
-        reserved = ICEBERG_NAMES | METADATA_NAMES if spec.metadata_columns else ICEBERG_NAMES
-        declared = parse_columns(spec.columns, reserved=reserved) if spec.columns else None
+        self._named = NamedTable(spec.table, spec, lake, deps, settings, marks=marks or {})
+        options = decode_options(spec, use_kernel=settings.use_kernel)
+        self.renames = options.policy.renames
+        declared = parse_columns(spec.columns, reserved=options.reserved) if spec.columns else None
         self._declared = None if declared is None else declared.names
-        options = DecodeOptions(reserved=reserved, null_value_rows=spec.metadata_columns, use_kernel=settings.use_kernel)
         self._decoder = decoder_for(spec.value, declared, options)
         kind = spec.options.get("key", KEYS[0])
         self._key = None if kind == KEYS[0] else decoder_for(kind, None, DecodeOptions())
@@ -61,17 +60,7 @@ class Target:
 
     async def load(self) -> LoadedTable | None:
         """The table as it is now, None when it was never there. Raises Refused when it was dropped or exchanged."""
-        if not self._asked_uuid:
-            self._uuid = await get_table_uuid(self._deps.store, self._deps.label + self.spec.table)
-            self._asked_uuid = True
-        try:
-            table = await within(self._lake.catalog.load(self.spec.table), self._deadline_ms, "loading the table")
-        except Missing:
-            if self._uuid is None or self._accepts_another:
-                return None
-            raise Refused(f"table {self.spec.table} is gone ({self._uuid}); {_WAYS}") from None
-        await self._recognise(table)
-        return table
+        return await self._named.load()
 
     async def create_declared(self) -> LoadedTable | None:
         """Makes the table when its columns are known before any record is."""
@@ -82,15 +71,7 @@ class Target:
         """Makes the table, or takes the one somebody made meanwhile."""
         schema = full_schema(values, metadata_columns=self.spec.metadata_columns, key=self._key)
         properties = {"frazil.source": self._deps.source, "frazil.topics": ",".join(self.spec.topics)}
-        if "manifest" in self.spec.options:
-            properties[MANIFEST_PROPERTY] = self.spec.options["manifest"]
-        try:
-            call = self._lake.catalog.create(self.spec.table, CreateTable(schema=schema, properties=properties))
-            table = await within(call, self._deadline_ms, "creating the table")
-        except Conflict:
-            table = await within(self._lake.catalog.load(self.spec.table), self._deadline_ms, "loading the table")
-        await self._recognise(table)
-        return table
+        return await self._named.create(CreateTable(schema=schema, properties=properties))
 
     def shape(self, table: LoadedTable | None) -> Shape:
         """How values are decoded for the table as it is. Raises Refused when declared columns are not in it."""
@@ -98,7 +79,7 @@ class Target:
         if table is None:
             return Shape(decoder=self._decoder, columns=None, metadata_columns=with_metadata, key=self._key)
         only = self._declared if self._declared is not None else self._fixed_names()
-        columns = value_columns(arrow_schema(table), metadata_columns=with_metadata, only=only)
+        columns = value_columns(renamed(arrow_schema(table), self.renames), metadata_columns=with_metadata, only=only)
         if only is not None:
             have = {name.lower() for name in columns.names}
             missing = [name for name in only if name.lower() not in have]
@@ -118,7 +99,8 @@ class Target:
             return
         names = {name.lower(): name for name in columns.names}
         try:
-            evolve(pa.schema([field.with_name(names[field.name.lower()]) for field in declared]), columns)
+            known = [field.with_name(names[field.name.lower()]) for field in declared if field.name.lower() in names]
+            evolve(pa.schema(known), columns)
         except Refused as error:
             raise Refused(f"table {self.spec.table} has other types than the landing's columns: {error}") from error
 
@@ -126,24 +108,3 @@ class Target:
         """The columns of a decoder that has its own (raw); None when they are inferred."""
         known = self._decoder.schema
         return None if known is None or not len(known) else known.names
-
-    @property
-    def _accepts_another(self) -> bool:
-        return self.spec.options.get("recreated") == "fill"
-
-    async def _recognise(self, table: LoadedTable) -> None:
-        if table.uuid == self._uuid:
-            return
-        if self._uuid is not None and not self._accepts_another:
-            raise Refused(f"table {self.spec.table} was made anew ({self._uuid} is now {table.uuid}); {_WAYS}")
-        owner, ours = table.metadata.get("properties", {}).get(MANIFEST_PROPERTY, ""), self.spec.options.get("manifest", "")
-        if owner and ours and owner != ours:
-            raise Refused(
-                f"table {self.spec.table} is written by manifest {owner}, and {ours} would write it too (R35); choose another table, "
-                f"or take the table's property {MANIFEST_PROPERTY} away"
-            )
-        await put_table_uuid(self._deps.store, self._deps.label + self.spec.table, table.uuid)
-        self._uuid = table.uuid
-
-
-_WAYS = "set the landing's option recreated=fill to fill a new table from the log start, or bring the old one back"
