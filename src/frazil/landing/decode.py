@@ -9,8 +9,9 @@ the caller has seen that often enough (``accept_damage``) is the batch set aside
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -86,6 +87,8 @@ class Limits:
     """False: records of transactions that were aborted or are open become rows too."""
     held: Mapping[PartitionKey, Held] = field(default_factory=dict)
     """What is known of partitions that a transaction has stopped before. A read of one that is undecided only looks for markers."""
+    ends: Mapping[PartitionKey, int] = field(default_factory=dict)
+    """Nothing of these offsets or after them is wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,13 +149,15 @@ def decode_slices(reads: Sequence[Read], limits: Limits) -> Decoded:
         if known is not None and not known.decided:
             tally.held[read.slice.key] = look_ahead(read.slice.data, known, end=read.slice.end)
             continue
-        end = _decode_one(read, tally)
-        cut = cut or (end < read.slice.end and not tally.bad_partitions and read.slice.key not in tally.held)
+        wanted = min(read.slice.end, limits.ends.get(read.slice.key, read.slice.end))
+        end = min(_decode_one(read, tally), wanted)
+        cut = cut or (end < wanted and not tally.bad_partitions and read.slice.key not in tally.held)
         if end > read.start:
             tally.consumed.append(Consumed(key=read.slice.key, topic=read.topic, first=read.start, end=end))
     bytes_held = tally.scanner.bytes_held
+    rows = Rows(origins=tuple(tally.origins), records=tally.scanner.finish())
     return Decoded(
-        rows=Rows(origins=tuple(tally.origins), records=tally.scanner.finish()),
+        rows=_trimmed(rows, limits.ends) if limits.ends else rows,
         consumed=tuple(tally.consumed),
         bad_batches=tuple(tally.bad_batches),
         bad_partitions=tuple(tally.bad_partitions),
@@ -180,7 +185,8 @@ def _decode_one(read: Read, tally: _Tally) -> int:
     if not whole:
         return max(read.start, reached)
     if found.held is not None:
-        tally.held[key] = found.held
+        if found.held.first.first_offset < tally.limits.ends.get(key, slice_.end):
+            tally.held[key] = found.held
         return max(read.start, found.held.first.first_offset)
     return max(read.start, slice_.end)
 
@@ -203,7 +209,29 @@ def _scan(read: Read, begin: int, end: int, tally: _Tally) -> Scanned:
         stop_at_damage=key not in tally.limits.accept_damage,
     )
     tally.bytes_read += scanned.bytes_used
-    tally.bad_batches += [BadBatch(key=key, topic=read.topic, fault=fault) for fault in scanned.faults if fault.last_offset >= read.start]
+    until = tally.limits.ends.get(key, read.slice.end)
+    tally.bad_batches += [
+        BadBatch(key=key, topic=read.topic, fault=fault)
+        for fault in scanned.faults
+        if fault.last_offset >= read.start and fault.first_offset < until
+    ]
     if scanned.stopped is not None:
         tally.bad_partitions.append(BadPartition(key=key, topic=read.topic, stage="decode", why=str(scanned.stopped)))
     return scanned
+
+
+def _trimmed(rows: Rows, ends: Mapping[PartitionKey, int]) -> Rows:
+    """The rows below the end of their partition; a batch may go on after it."""
+    if not any(origin.key in ends for origin in rows.origins):
+        return rows
+    offsets = rows.records.column("offset")
+    origins, parts, at = [], [rows.records.slice(0, 0)], 0
+    for origin in rows.origins:
+        end = ends.get(origin.key)
+        kept = origin.rows if end is None else bisect_left(offsets, end, at, at + origin.rows, key=lambda value: value.as_py()) - at
+        if kept:
+            origins.append(replace(origin, rows=kept))
+            parts.append(rows.records.slice(at, kept))
+        at += origin.rows
+    (records,) = pa.Table.from_batches(parts).combine_chunks().to_batches() or (parts[0],)
+    return Rows(origins=tuple(origins), records=records)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from frazil.kit.names import PartitionKey
@@ -25,11 +25,11 @@ class Waiting:
     """The partition with most records waiting, −1 for none."""
 
 
-def waiting(states: Iterable[PartitionState], ledger: Ledger, index: LogView) -> Waiting:
-    """How far behind a table is now, by the index as it is in memory."""
+def waiting(states: Iterable[PartitionState], ledger: Ledger, index: LogView, ends: Mapping[PartitionKey, int]) -> Waiting:
+    """How far behind a table is now, by the index as it is in memory. ``ends``: partitions of which no more is wanted."""
     records, oldest_ms, worst, worst_records, looked = 0, None, -1, 0, 0
-    for key, start in _starts(states, ledger, index):
-        behind = index.end(key) - start
+    for key, start, end in _starts(states, ledger, index, ends):
+        behind = end - start
         if behind <= 0:
             continue
         records += behind
@@ -42,12 +42,14 @@ def waiting(states: Iterable[PartitionState], ledger: Ledger, index: LogView) ->
     return Waiting(records=records, oldest_ms=oldest_ms, partition=worst)
 
 
-def waiting_bytes(states: Iterable[PartitionState], ledger: Ledger, index: LogView, *, enough: int) -> int:
+def waiting_bytes(
+    states: Iterable[PartitionState], ledger: Ledger, index: LogView, ends: Mapping[PartitionKey, int], *, enough: int
+) -> int:
     """Bytes in the log that are not in the table, counted until they are ``enough``."""
     total = 0
-    for key, start in _starts(states, ledger, index):
-        if index.end(key) > start:
-            total += sum(ref.length for ref in index.refs(key, start, bytes_max=enough))
+    for key, start, end in _starts(states, ledger, index, ends):
+        if end > start:
+            total += sum(ref.length for ref in index.refs(key, start, bytes_max=enough) if ref.base < end)
             if total >= enough:
                 break
     return total
@@ -63,8 +65,10 @@ def holes(states: Iterable[PartitionState], index: LogView) -> tuple[BadPartitio
     return tuple(found)
 
 
-def _starts(states: Iterable[PartitionState], ledger: Ledger, index: LogView) -> Iterable[tuple[PartitionKey, int]]:
+def _starts(
+    states: Iterable[PartitionState], ledger: Ledger, index: LogView, ends: Mapping[PartitionKey, int]
+) -> Iterable[tuple[PartitionKey, int, int]]:
     for state in states:
         at = ledger.next_offset(state.key)
-        bounds = index.bounds(state.key)
-        yield state.key, bounds.start if at is None else max(at, bounds.start)
+        start = max(state.bounds.start if at is None else at, index.bounds(state.key).start)
+        yield state.key, start, min(index.end(state.key), ends.get(state.key, index.end(state.key)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from frazil.kit.names import PartitionKey
 from frazil.landing.decode import Decoded, Limits
 from frazil.landing.isolation import Isolation
@@ -25,8 +27,8 @@ class Appetite:
         """Bytes to ask of the log."""
         return Budget(bytes_max=int(self._settings.slice_bytes_max / self.growth))
 
-    def limits(self, isolation: Isolation) -> Limits:
-        """Bytes and rows to hold in memory, and which transactions they may be of."""
+    def limits(self, isolation: Isolation, ends: Mapping[PartitionKey, int]) -> Limits:
+        """Bytes and rows to hold in memory, which transactions they may be of, and where partitions end."""
         return Limits(
             rows_max=self._settings.slice_rows_max,
             bytes_max=self._settings.slice_bytes_max,
@@ -34,6 +36,7 @@ class Appetite:
             use_kernel=self._settings.use_kernel,
             committed_only=isolation.committed_only,
             held=isolation.held,
+            ends=ends,
             accept_damage=frozenset(key for key, reads in self._damaged.items() if reads >= self._settings.damage_reads),
         )
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from frazil.kit.errors import Refused
+from frazil.landing import evolution
+from frazil.landing.extent import extent_of
 from frazil.metadata.landings import LandingSpec
 
 KEYS: Final = ("raw", "string", "int", "long", "float", "double")
@@ -40,6 +42,10 @@ def count(_spec: LandingSpec, value: str) -> str:
     return "" if value.isascii() and value.isdigit() and len(value) <= 15 else "want a number, 0 or more"
 
 
+def _evolve(spec: LandingSpec, _value: str) -> str:
+    return evolution.refusal(spec)
+
+
 def _key(spec: LandingSpec, value: str) -> str:
     if value not in KEYS:
         return f"use one of {', '.join(KEYS)}"
@@ -48,8 +54,26 @@ def _key(spec: LandingSpec, value: str) -> str:
     return ""
 
 
+def _extent(spec: LandingSpec, _value: str) -> str:
+    try:
+        extent_of(spec.options)
+    except Refused as error:
+        return str(error)
+    return ""
+
+
 OPTIONS: Final[Mapping[str, Option]] = {
     "catalog": Option(values="a catalog's name", meaning="the catalog the table is in; default: `landing.catalog`"),
+    "from": Option(
+        values="earliest, an offset, a time",
+        meaning="where a partition without progress begins: the log start (default), an offset, or the first record of a time or later",
+        check=_extent,
+    ),
+    "to": Option(
+        values="an offset, a time",
+        meaning="where each partition ends, before this offset or the first record of this time: a backfill, which then is done",
+        check=_extent,
+    ),
     "isolation": Option(
         values="read_committed, read_uncommitted",
         meaning="records of transactions land when they are committed (default), or all of them, aborted and undecided ones too",
@@ -64,6 +88,25 @@ OPTIONS: Final[Mapping[str, Option]] = {
         values="a number of records",
         meaning="stop rather than have more dead letters: 0 stops at the first bad record, and nothing is passed over",
         check=count,
+    ),
+    "evolve.columns_max": Option(
+        values="1 to 10000", meaning="most columns that values may bring the table to, nested ones counted; default: 1000", check=_evolve
+    ),
+    "evolve.conflict": Option(
+        values="deadletter, suffix",
+        meaning="a value of another type than its column's: a dead letter (default), or [a column beside](evolution.md), `{name}__{type}`",
+        check=_evolve,
+    ),
+    "evolve.overflow": Option(
+        values="a column's name", meaning="the column that takes, as JSON text, what found no column; default: none", check=_evolve
+    ),
+    "evolve.rename": Option(
+        values="old:new, …", meaning="columns to rename in the table; fields of the old name land in the new column", check=_evolve
+    ),
+    "evolve.unknown": Option(
+        values="add, ignore, deadletter",
+        meaning="a field without column: a new column (default), left out (default with declared columns), or its record is a dead letter",
+        check=_evolve,
     ),
     "key": Option(values=", ".join(KEYS), meaning="what record keys are, in the column `_key`", check=_key),
     "manifest": Option(values="a manifest's title", meaning="set by `apply`: the manifest that owns the landing"),

@@ -5,12 +5,14 @@ Only the owner task of the landing calls it. ``home`` is the table whose own pro
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from frazil.catalogs.port import LoadedTable
 from frazil.catalogs.progress import read_progress
+from frazil.kit.names import PartitionKey
 from frazil.landing.commit import Pinner
 from frazil.landing.decode import BadPartition, Decoded, decode_slices
+from frazil.landing.extent import extent_of
 from frazil.landing.gauges import holes, waiting, waiting_bytes
 from frazil.landing.isolation import Isolation
 from frazil.landing.lake import Lake, within
@@ -21,6 +23,7 @@ from frazil.landing.read import Patience, SliceReader
 from frazil.landing.settings import LandingDeps, LandingSettings
 from frazil.landing.status import OVERDUE_MIN_MS, Board
 from frazil.metadata.landings import LandingSpec
+from frazil.metadata.topics import TopicRecord
 
 SHAPES = 5
 """A slice is in memory as read, as values, as columns, as a file, and what allocators keep of the one before: measured, each as large."""
@@ -35,6 +38,8 @@ class SliceSource:
         self.states: list[PartitionState] = []
         self.home: LoadedTable | None = None
         """As loaded or committed last."""
+        self._extent = extent_of(spec.options)
+        self._ends: Mapping[PartitionKey, int] = {}
         self.isolation = Isolation(spec, patience_ms=max(2 * self.board.interval_ms, OVERDUE_MIN_MS))
         self._spec, self._lake, self._deps, self._settings = spec, lake, deps, settings
         self._reader = SliceReader(
@@ -42,7 +47,7 @@ class SliceSource:
         )
         self._pinner = Pinner(store=None if deps.naming else deps.store, table=deps.label + spec.table)
         self.decided = False
-        """The last slice found the end of a transaction that was waited for: what it held can be landed now."""
+        """The last slice found the end of a transaction that was waited for, or there is more to look through: no pause is due."""
         self._loaded_at_ms = float("-inf")
 
     async def discover(self, load: Callable[[], Awaitable[LoadedTable | None]]) -> list[PartitionState]:
@@ -53,7 +58,7 @@ class SliceSource:
         topics = [record for name in self._spec.topics if (record := self._deps.topics.get(name)) is not None]
         self.board.absent = tuple(sorted(set(self._spec.topics) - {topic.name for topic in topics}))
         pinned = await within(self._pinner.load(), deadline_ms, "reading the pin")
-        states = self.states = self.ledger.states(topics, self._deps.index, pinned)
+        states = self.states = await self._look(topics, pinned)
         now_ms = self._deps.clock.monotonic_ms()
         idle = not any(state.lag or _is_ahead(state) for state in states) and not find_losses(states)
         if idle and now_ms - self._loaded_at_ms < self._settings.progress_idle_ms:
@@ -62,14 +67,22 @@ class SliceSource:
         progress = await within(read_progress(self._lake.objects, self.home), deadline_ms, "reading progress") if self.home else {}
         self._loaded_at_ms = now_ms
         self.ledger.load(progress)
-        states = self.ledger.states(topics, self._deps.index, pinned)
+        states = await self._look(topics, pinned)
         if any(map(_is_ahead, states)):
             # Another process has landed what came after our look at the log; a table that is still ahead then is a matter for check_ends.
             await within(self._deps.index.refresh(), deadline_ms, "reading metadata")
-            states = self.ledger.states(topics, self._deps.index, pinned)
+            states = await self._look(topics, pinned)
         self.states = states
         await self.pin()
         return states
+
+    async def _look(self, topics: Sequence[TopicRecord], pinned: Mapping[PartitionKey, int]) -> list[PartitionState]:
+        """The states of all partitions as the landing wants them (options ``from`` and ``to``)."""
+        states = self.ledger.states(topics, self._deps.index, pinned)
+        resolving = self._extent.resolve(states, self._deps.reader.find_time)
+        await within(resolving, self._settings.call_deadline_ms, "finding the offsets of a time")
+        self._ends = self._extent.limits(states)
+        return self._extent.narrowed(states)
 
     def plan(self, states: Sequence[PartitionState], appetite: Appetite) -> SlicePlan:
         """What to read next over ``states``."""
@@ -78,6 +91,7 @@ class SliceSource:
         ahead = self.isolation.ahead(states)
         plan = plan_slice(states, appetite.budget, after=appetite.last_key, ahead=ahead)
         self.board.see_lag(plan.lag_records, self._deps.clock.monotonic_ms())
+        self.board.done = self._extent.is_done(states)
         if not (plan.wants or plan.losses):
             self.board.bad_partitions = self._troubles(())
         return plan
@@ -95,10 +109,11 @@ class SliceSource:
             self._loaded_at_ms = float("-inf")
             return None
         self.enter("decode")
-        limits = appetite.limits(self.isolation)
+        limits = appetite.limits(self.isolation, self._ends)
         decoded = await self._deps.offload.run(lambda: decode_slices(read.reads, limits))
         appetite.learn(decoded)
         self.decided = self.isolation.learn(decoded.held, self._deps.clock.monotonic_ms())
+        self.decided |= any(not (held.decided or self.isolation.waits(key, self._end(key))) for key, held in decoded.held.items())
         self.board.bad_partitions = self._troubles(read.bad_partitions + decoded.bad_partitions)
         return decoded
 
@@ -119,14 +134,14 @@ class SliceSource:
     def look(self) -> None:
         """Brings the board's numbers up to date from memory."""
         now_ms = self._deps.clock.now_ms()
-        seen = waiting(self.states, self.ledger, self._deps.index)
+        seen = waiting(self.states, self.ledger, self._deps.index, self._ends)
         self.board.freshness_ms = 0 if seen.oldest_ms is None else max(0, now_ms - seen.oldest_ms)
         self.board.waiting_partition = seen.partition
         self.board.see_lag(seen.records, self._deps.clock.monotonic_ms())
 
     def waiting_bytes(self, enough: int) -> int:
         """Bytes that wait for the next slice, counted up to ``enough``."""
-        return waiting_bytes(self.states, self.ledger, self._deps.index, enough=enough)
+        return waiting_bytes(self.states, self.ledger, self._deps.index, self._ends, enough=enough)
 
     def left(self, states: Sequence[PartitionState]) -> int:
         """Records that were there when the slice was planned and are not landed, without partitions that cannot go on now."""
@@ -136,6 +151,9 @@ class SliceSource:
             for state in states
             if state.key not in bad and not self.isolation.waits(state.key, state.bounds.end)
         )
+
+    def _end(self, key: PartitionKey) -> int:
+        return next(state.bounds.end for state in self.states if state.key == key)
 
     def enter(self, stage: str) -> None:
         """The landing begins ``stage``."""

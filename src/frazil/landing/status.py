@@ -43,6 +43,8 @@ class Board:
     error: str = ""
     error_may_pass: bool = False
     paused: bool = False
+    done: bool = False
+    """All that was to be landed is (option ``to``)."""
     bad_partitions: tuple[BadPartition, ...] = ()
     losses: tuple[str, ...] = ()
     alarm: str = ""
@@ -142,7 +144,8 @@ def _verdict(board: Board, monotonic_ms: float, trouble: str | None) -> tuple[st
     if board.alarm:
         return "alert", "deadletter", board.alarm
     absent = [f"no topic {name}" for name in board.absent]
-    note = "; ".join([*absent, *board.losses])[:REASON_CHARACTERS_MAX]
+    done = ["done: everything up to the end of option to is landed"] if board.done else []
+    note = "; ".join([*absent, *done, *board.losses])[:REASON_CHARACTERS_MAX]
     return ("idle" if board.lag_records == 0 else "running"), "", note
 
 

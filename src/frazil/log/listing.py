@@ -33,6 +33,8 @@ _PAUSE_SHARE: Final = 10
 """Listing may take a tenth of the time, as long as the pause is below ``_PAUSE_MS_MAX``."""
 _PAUSE_MS_MAX: Final = 60_000
 _KEY: Final = re.compile(r"(0|[1-9][0-9]{0,8})/segment-([0-9]{1,20})\.(kfs|index)", re.ASCII)
+_UNKNOWN_MS: Final = 2**63 - 1
+"""Timestamps are the producers': a segment may hold any, so a search by time looks into each."""
 _NOTHING: Final = Bounds(start=0, end=0)
 
 
@@ -72,7 +74,7 @@ class _Segment:
             position=SEGMENT_HEADER_BYTES,
             length=self.size_bytes - SEGMENT_HEADER_BYTES - FOOTER_BYTES,
             first_timestamp_ms=self.modified_ms,
-            max_timestamp_ms=self.modified_ms,
+            max_timestamp_ms=_UNKNOWN_MS,
             sealed=True,
             object_bytes=self.size_bytes,
             written_ms=self.modified_ms,
