@@ -12,11 +12,13 @@ from uuid import UUID
 import pyarrow as pa
 
 from frazil.schemas import DecodeOptions, parse_columns
+from frazil.schemas.policy import Policy
 
 RESERVED = frozenset({"_offset", "_topic"})
 NAMES = (
     "a", "b", "id", "A", "Id", "a.b", "a_b", "A.B", "_offset", "_offset_", "_OFFSET", "_topic", "c d", "größe", "GRÖSSE", "日本",
     "q\"q", "back\\slash", "x" * 300, "", "K", "İd", "Σς", "id2", "v", "w", "tags", "😀", "a\u0000", "Kelvin\u212a", "kelvink",
+    "old", "renamed", "_extra", "a__string", "v__long",
 )  # fmt: skip
 COLUMN_NAMES = (
     "a",
@@ -122,6 +124,19 @@ def random_schema(chance: random.Random) -> pa.Schema:
     return parse_columns([f'"{name}" {random_type(chance)}{chance.choice(("", "", "", "", " not null"))}' for name in names])
 
 
+def random_policy(chance: random.Random) -> Policy:
+    """Half of the tables have none; some rename, whatever their columns are."""
+    if chance.random() < 0.5:
+        return Policy()
+    unknown = chance.choice(("add", "add", "ignore", "deadletter"))
+    return Policy(
+        unknown=unknown,
+        conflict=chance.choice(("deadletter", "suffix", "suffix")) if unknown == "add" else "deadletter",
+        renames=chance.choice(({}, {}, {"id2": "renamed"}, {"old": "v"}, {"größe": "Größe neu"})),
+        overflow=chance.choice(("", "_extra")) if unknown != "deadletter" else "",
+    )
+
+
 def random_table(chance: random.Random) -> Table:
     schema = random_schema(chance)
     options = DecodeOptions(
@@ -130,6 +145,7 @@ def random_table(chance: random.Random) -> Table:
         depth_max=chance.choice((5, 64, 64, 64, 200)),
         null_value_rows=chance.random() < 0.7,
         value_bytes_max=200 if chance.random() < 0.1 else 1 << 24,
+        policy=random_policy(chance),
     )
     policy = chance.random()
     if policy < 0.5:

@@ -84,15 +84,20 @@ def to_arrow(schema: JsonObject) -> pa.Schema:
     return pa.schema([_arrow_field(field) for field in schema["fields"]])
 
 
-def plan_schema(table: LoadedTable, wanted: pa.Schema) -> SchemaChange | None:
+NO_RENAMES: Final[Mapping[str, str]] = {}
+
+
+def plan_schema(table: LoadedTable, wanted: pa.Schema, renames: Mapping[str, str] = NO_RENAMES) -> SchemaChange | None:
     """What must be added to the table's schema so that rows of ``wanted`` fit; None when they already do.
 
     New columns and nested fields become optional. int→long, float→double and a larger decimal precision are widened in place;
     a narrower incoming type keeps the wider one. Raises Refused for any other difference.
+
+    ``renames``: from old names, in lower case, to new ones; such a column of the top level keeps its field id, so files stay as they are.
     """
     current = current_schema(table.metadata)
     ids = _Ids(int(table.metadata["last-column-id"]))
-    fields = _merge_fields(current["fields"], list(wanted), ids, "")
+    fields = _merge_fields(_rename_fields(current["fields"], renames), list(wanted), ids, "")
     if fields is current["fields"]:
         return None
     schema_id = max(int(item["schema-id"]) for item in table.metadata["schemas"]) + 1
@@ -254,6 +259,13 @@ def _check_names(fields: Sequence[ArrowField], where: str) -> None:
 
 
 # --- evolution ---------------------------------------------------------------------------------------------------------
+
+
+def _rename_fields(have: Sequence[JsonObject], renames: Mapping[str, str]) -> Sequence[JsonObject]:
+    """``have`` itself when nothing is called otherwise."""
+    if not any(field["name"].lower() in renames for field in have):
+        return have
+    return [{**field, "name": renames.get(field["name"].lower(), field["name"])} for field in have]
 
 
 def _merge_fields(have: Sequence[JsonObject], wanted: Sequence[ArrowField], ids: _Ids, where: str) -> Sequence[JsonObject]:

@@ -46,6 +46,6 @@ async def prepare(target: Target, table: LoadedTable | None, decoded: Decoded, b
     deps.faults.reach("P1")
     bench.enter("write")
     table = table or await target.create(converted.values)
-    written = await write_rows(bench.lake, table, converted.rows, deadline_ms=bench.settings.call_deadline_ms)
+    written = await write_rows(bench.lake, table, converted.rows, deadline_ms=bench.settings.call_deadline_ms, renames=target.renames)
     deps.faults.reach("P3")
     return Prepared(table=table, written=written, letters=converted.letters, rows=converted.rows.num_rows)

@@ -11,8 +11,8 @@ from frazil.catalogs.port import CreateTable, LoadedTable
 from frazil.catalogs.schema import arrow_schema
 from frazil.kit.errors import Refused
 from frazil.landing.convert import Shape, full_schema, value_columns
-from frazil.landing.identity import NamedTable
 from frazil.landing.evolution import decode_options, renamed
+from frazil.landing.identity import NamedTable
 from frazil.landing.lake import Lake, within
 from frazil.landing.options import KEYS
 from frazil.landing.settings import LandingDeps, LandingSettings

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from frazil.catalogs.files import DataFile
 from frazil.catalogs.port import LoadedTable
-from frazil.catalogs.schema import SchemaChange, plan_schema
+from frazil.catalogs.schema import NO_RENAMES, SchemaChange, plan_schema
 from frazil.landing.lake import Lake, within
 
 
@@ -20,9 +21,14 @@ class Written:
     change: SchemaChange | None
 
 
-async def write_rows(lake: Lake, table: LoadedTable, rows: pa.Table, *, deadline_ms: int) -> Written:
-    """Stores ``rows``. Raises Refused when the table cannot take their columns, RetryLater on passing trouble of the store."""
-    change = plan_schema(table, rows.schema)
+async def write_rows(
+    lake: Lake, table: LoadedTable, rows: pa.Table, *, deadline_ms: int, renames: Mapping[str, str] = NO_RENAMES
+) -> Written:
+    """Stores ``rows``. ``renames``: columns that are called otherwise from now on (``catalogs.schema.plan_schema``).
+
+    Raises Refused when the table cannot take the columns of the rows, RetryLater on passing trouble of the store.
+    """
+    change = plan_schema(table, rows.schema, renames)
     if rows.num_rows == 0:
         return Written(files=(), change=change)
     files = await within(lake.writer.write(table, rows, change=change), deadline_ms, "writing data files")

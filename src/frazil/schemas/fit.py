@@ -14,8 +14,11 @@ import pyarrow as pa
 
 from frazil.kit.errors import Bug
 from frazil.schemas import numbers, texts
+from frazil.schemas.aside import word_beside, word_of_shape
 from frazil.schemas.names import NameIndex
 from frazil.schemas.numbers import Literal
+from frazil.schemas.policy import PLAIN, Policy, beside
+from frazil.schemas.rest import Rest
 from frazil.schemas.shape import Kind, Member, Shape
 from frazil.schemas.unfit import Unfit, ambiguous
 
@@ -47,9 +50,9 @@ def _string(value: object) -> object:
 
 def _plain_integer(value: object) -> object:
     """With ``watch``: a number with a point may be news for a column that is new itself."""
-    if type(value) is int:
+    if type(value) is int and LONG_RANGE[0] <= value <= LONG_RANGE[1]:
         return value
-    raise Unfit(NEWS, "not written as an integer", value)
+    raise Unfit(NEWS, "not written as an integer of 64 bits", value)
 
 
 def _integer(word: str, low: int, high: int, value: object) -> object:
@@ -107,7 +110,7 @@ _SCALARS: dict[Kind, Fit] = {
 }
 
 
-def build_fit(shape: Shape, *, watch: bool) -> Fit:
+def build_fit(shape: Shape, *, watch: bool, policy: Policy = PLAIN) -> Fit:
     """The fit of a type. ``watch``: raise Unfit(NEWS) for an object with a field that the schema does not have."""
     if watch and shape.kind is Kind.LONG:
         return _plain_integer
@@ -119,17 +122,17 @@ def build_fit(shape: Shape, *, watch: bool) -> Fit:
     if isinstance(arrow, pa.FixedSizeBinaryType) and shape.kind is Kind.FIXED:
         return partial(_fixed, arrow.byte_width)
     if shape.kind is Kind.LIST:
-        return partial(_list, _nullable(shape.members[0], watch=watch))
+        return partial(_list, _nullable(shape.members[0], watch=watch, policy=policy))
     if shape.kind is Kind.MAP:
-        return partial(_map, _nullable(shape.members[0], watch=watch))
+        return partial(_map, _nullable(shape.members[0], watch=watch, policy=policy))
     if shape.kind is Kind.STRUCT:
-        return StructFit(shape.members, NameIndex([member.name for member in shape.members]), watch=watch).named
+        return StructFit(shape.members, NameIndex([member.name for member in shape.members]), watch=watch, policy=policy).named
     raise Bug(f"no fit for {shape.kind}")
 
 
-def _nullable(member: Member, *, watch: bool) -> Fit:
+def _nullable(member: Member, *, watch: bool, policy: Policy) -> Fit:
     """The fit of a member, which takes null where the member may be null."""
-    fit = build_fit(member.shape, watch=watch)
+    fit = build_fit(member.shape, watch=watch, policy=policy)
     if member.required:
         return partial(_not_null, fit)
     return lambda value: None if value is None else fit(value)
@@ -168,14 +171,28 @@ def _map(fit: Fit, value: object) -> object:
 
 
 class StructFit:
-    """The fit of an object: every field goes to the column it belongs to, missing ones are null."""
+    """The fit of an object: every field goes to the column it belongs to, missing ones are null.
 
-    def __init__(self, members: Sequence[Member], index: NameIndex, *, watch: bool) -> None:
+    ``rest``: what the columns do not hold, and the position of the column that takes it as text; for the top level.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        index: NameIndex,
+        *,
+        watch: bool,
+        policy: Policy = PLAIN,
+        rest: tuple[int, Rest] | None = None,
+    ) -> None:
         self._names = [member.name for member in members]
-        self._fits = [_nullable(member, watch=watch) for member in members]
+        self._fits = [_nullable(member, watch=watch, policy=policy) for member in members]
         self._required = [position for position, member in enumerate(members) if member.required]
+        self._words = [word_of_shape(member.shape) for member in members] if policy.suffix else []
         self._index = index
         self._watch = watch
+        self._refuses = policy.refuses_unknown
+        self._rest = rest
 
     def named(self, value: object) -> object:
         """A dict by column name, as Arrow takes a struct."""
@@ -190,8 +207,7 @@ class StructFit:
         for key, item in value.items():
             position = self._index.find(key)
             if position is None:
-                if self._watch and item is not None:
-                    raise Unfit(NEWS, "a new field", key)
+                self._check_homeless(key, item)
                 continue
             if position in taken:
                 raise ambiguous(taken[position], key)
@@ -199,11 +215,41 @@ class StructFit:
             try:
                 row[position] = self._fits[position](item)
             except Unfit as verdict:
-                verdict.path.append(key)
-                raise
+                aside = self._aside(position, item)
+                if aside is None:
+                    verdict.path.append(key)
+                    raise
+                if aside in taken:
+                    raise ambiguous(taken[aside], key) from None
+                taken[aside] = key
+                row[aside] = self._fit_aside(aside, item, key, verdict)
+        if self._rest is not None:
+            row[self._rest[0]] = self._rest[1].text(value)
         for position in self._required:
             self._check_required(row[position], position)
         return row
+
+    def _check_homeless(self, key: str, item: object) -> None:
+        """A field without column may be news, or a fault; else it is left out."""
+        if item is None:
+            return
+        if self._watch:
+            raise Unfit(NEWS, "a new field", key)
+        if self._refuses:
+            raise Unfit("unknown-field", f"the table has no column for {key[:200]!r}")
+
+    def _aside(self, position: int, item: object) -> int | None:
+        """The column beside that is there for a value which does not fit its own."""
+        word = word_beside(self._words[position], item) if self._words else None
+        return None if word is None else self._index.find(beside(self._names[position], word))
+
+    def _fit_aside(self, aside: int, item: object, key: str, verdict: Unfit) -> object:
+        """The value as the column beside takes it; ``verdict``: what its own column said."""
+        try:
+            return self._fits[aside](item)
+        except Unfit:
+            verdict.path.append(key)
+            raise verdict from None
 
     def _check_required(self, value: object, position: int) -> None:
         if value is None:

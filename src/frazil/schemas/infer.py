@@ -8,7 +8,8 @@ either fits and adds its news, or is refused and leaves no trace; so the outcome
 - null, ``[]`` and ``{}`` (also ``[null]``, ``{"x": null}``) tell no type: nothing is added for them.
 - A *new* long column becomes double when a fraction comes, if all its integers so far are exact doubles. A column the
   table already has never changes: Iceberg has no promotion from long to double.
-- Otherwise the first type seen wins, and the record that differs is refused.
+- Otherwise the first type seen wins, and the record that differs is refused; or, as ``policy`` says, its value gets a column beside.
+- Above ``columns_max`` a new field is refused; or, where a column takes what has no other, left to that one.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import pyarrow as pa
 from frazil.kit.errors import Bug
 from frazil.schemas import numbers
 from frazil.schemas.arrays import AnyField, map_type
+from frazil.schemas.aside import word_beside, word_of_kind
 from frazil.schemas.fit import LONG_RANGE, Fit, build_fit, wrong_type
 from frazil.schemas.names import NameIndex, why_unfit
 from frazil.schemas.numbers import IntLiteral, Literal
 from frazil.schemas.parse import Document
+from frazil.schemas.policy import beside
 from frazil.schemas.port import DecodeOptions, Reject
 from frazil.schemas.shape import Kind, Shape, member_of
 from frazil.schemas.unfit import Unfit, ambiguous, show
@@ -69,8 +72,9 @@ class Growth:
     def __init__(self, schema: pa.Schema, options: DecodeOptions) -> None:
         members = tuple(member_of(column) for column in schema)
         shape = Shape(kind=Kind.STRUCT, arrow=pa.struct([]), members=members)
-        self._root = _known(shape, NameIndex((member.name for member in members), options.reserved))
-        self._columns_max = options.columns_max
+        self._root = _known(shape, options.names(member.name for member in members))
+        self._columns_max = options.columns_max + bool(options.policy.overflow)
+        self._policy = options.policy
         self._columns = _count(self._root)
         self._undo: list[Callable[[], object]] = []
         self.widened = 0
@@ -91,12 +95,16 @@ class Growth:
         try:
             self._see_struct(self._root, document)
         except Unfit:
-            for undo in reversed(self._undo):
-                undo()
-            self._columns = columns
+            self._back(0, columns)
             raise
         finally:
             self._undo.clear()
+
+    def _back(self, mark: int, columns: int) -> None:
+        """Undoes every change after the first ``mark`` of this record."""
+        while len(self._undo) > mark:
+            self._undo.pop()()
+        self._columns = columns
 
     def additions(self) -> pa.Schema | None:
         """What is new, as in ``Decoded.additions``."""
@@ -144,7 +152,9 @@ class Growth:
             other = empty.get(index.fold(key)) if position is None else taken.get(position)
             try:
                 if position is not None:
-                    self._see(node.fields[position][1], item)
+                    aside = self._see_known(node, index, position, item)
+                    if aside is not None and taken.setdefault(aside, key) != key:
+                        raise ambiguous(taken[aside], key)
                 elif self._see_new_field(node, index, key, item):
                     position = len(node.fields) - 1
             except Unfit as verdict:
@@ -157,8 +167,39 @@ class Growth:
             else:
                 taken[position] = key
 
+    def _see_known(self, node: Node, index: NameIndex, position: int, item: object) -> int | None:
+        """Takes in the value of a field with a column; the position of the column beside, when it went there."""
+        mark, columns = len(self._undo), self._columns
+        name, member = node.fields[position]
+        try:
+            self._see(member, item)
+        except Unfit:
+            word = word_beside(_word(member), item) if self._policy.suffix else None
+            if word is None:
+                raise
+            self._back(mark, columns)
+            aside = self._see_aside(node, index, beside(name, word), item)
+            if aside is None:
+                raise
+            return aside
+        return None
+
+    def _see_aside(self, node: Node, index: NameIndex, name: str, item: object) -> int | None:
+        """Takes in a value at the column beside, which is made if need be; None, with everything as before, when it has no place there."""
+        mark, columns = len(self._undo), self._columns
+        position = index.find(name)
+        try:
+            if position is None:
+                return len(node.fields) - 1 if self._see_new_field(node, index, name, item) else None
+            self._see(node.fields[position][1], item)
+        except Unfit:
+            self._back(mark, columns)
+            return None
+        return position
+
     def _see_new_field(self, node: Node, index: NameIndex, key: str, item: object) -> bool:
         """Adds a field if its value tells a type."""
+        mark, columns = len(self._undo), self._columns
         seen = self._first(item)
         if seen is None:
             return False
@@ -168,6 +209,9 @@ class Growth:
             raise Unfit("bad-name", why)
         self._columns += 1
         if self._columns > self._columns_max:
+            if self._policy.overflow:
+                self._back(mark, columns)
+                return False
             raise Unfit("too-many-columns", f"its new fields would make more than {self._columns_max} columns")
         node.fields.append((name, seen))
         index.add(name)
@@ -231,6 +275,11 @@ def _conflict(node: Node, value: object) -> Unfit:
     if not node.fresh:
         return wrong_type(node.kind.value, value)
     return Unfit("type-conflict", f"an earlier record of the slice has {node.kind.value} here, this one has {show(value)}")
+
+
+def _word(node: Node) -> str:
+    """See ``aside.word_of_kind``."""
+    return word_of_kind(node.kind, _word(node.item) if node.kind is Kind.LIST and node.item is not None else "")
 
 
 def _scalar(value: object) -> tuple[Kind, bool]:

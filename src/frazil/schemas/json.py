@@ -15,23 +15,60 @@ from operator import itemgetter
 import pyarrow as pa
 
 from frazil.kit.errors import Refused
-from frazil.schemas.arrays import batch_of
+from frazil.schemas.arrays import AnyField, batch_of
 from frazil.schemas.evolve import evolve
 from frazil.schemas.fit import StructFit, build_fit
 from frazil.schemas.infer import Growth
 from frazil.schemas.lanes import Laid, array_of, build_lane, settle
 from frazil.schemas.names import NameIndex
 from frazil.schemas.parse import Document, quick_reader, read_exact
+from frazil.schemas.policy import missing_overflow
 from frazil.schemas.port import SLICE_BYTES_MAX, Decoded, DecodeOptions, Reject, Values
-from frazil.schemas.shape import Kind, Shape, member_of
+from frazil.schemas.rest import Rest
+from frazil.schemas.shape import Kind, Member, Shape, member_of
 from frazil.schemas.unfit import Unfit
 
 EMPTY = pa.schema([])
 SAMPLE_ROWS = 256
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """The columns a slice is decoded for, and whether it may bring new ones. ``added``: those that the policy itself brings."""
+
+    schema: pa.Schema
+    watch: bool
+    added: tuple[AnyField, ...] = ()
+
+    def with_added(self, additions: pa.Schema | None) -> pa.Schema | None:
+        """What a slice brought beside, as in ``Decoded.additions``."""
+        return pa.schema([*self.added, *(additions or ())]) if self.added else additions
+
+
+def goal_of(schema: pa.Schema | None, declared: pa.Schema | None, options: DecodeOptions) -> Goal:
+    """``schema``: the columns a table has, None: no table yet; ``declared``: those it is to have, None: those that are found."""
+    base = schema if schema is not None else EMPTY if declared is None else declared
+    added = missing_overflow(base, options.policy.overflow)
+    watch = declared is None and (schema is None or options.policy.unknown == "add")
+    for column in added:
+        base = base.append(column)
+    return Goal(schema=base, watch=watch, added=added)
+
+
+def _rest(members: Sequence[Member], index: NameIndex, options: DecodeOptions) -> tuple[int, Rest] | None:
+    """The column that takes what has no other, and how."""
+    name = options.policy.overflow.lower()
+    if not name:
+        return None
+    position = next(at for at, member in enumerate(members) if member.name.lower() == name)
+    return position, Rest(members, index, options.policy)
+
+
 class Plan:
-    """What is compiled once per schema. ``watch``: treat fields without column as unusual (inferred policy, first look)."""
+    """What is compiled once per schema. ``watch``: treat fields without column as unusual (inferred policy, first look).
+
+    ``looks``: they are unusual anyway, as no one is left out.
+    """
 
     def __init__(self, schema: pa.Schema, options: DecodeOptions, *, watch: bool) -> None:
         members = [member_of(column) for column in schema]
@@ -41,12 +78,13 @@ class Plan:
                 raise Refused(f"column {name}: the name belongs to a metadata column; give the column another name")
         self.schema = schema
         self.watch = watch
+        self.looks = watch or options.policy.looks
         self.has_required = any(member.required for member in members)
         self.keep_text = any(_has_decimal(member.shape) for member in members)
-        self.index = NameIndex(names, options.reserved)
-        self.fit = StructFit(members, self.index, watch=False)
+        self.index = options.names(names)
+        self.fit = StructFit(members, self.index, watch=False, policy=options.policy, rest=_rest(members, self.index, options))
         self._sources = tuple(self.index.sources)
-        self._lanes = [build_lane(member, build_fit(member.shape, watch=watch)) for member in members]
+        self._lanes = [build_lane(member, build_fit(member.shape, watch=self.looks)) for member in members]
         self._pick = _picker(self._sources)
 
     def lay(self, documents: Sequence[Document], *, quick: bool) -> tuple[list[Laid], list[int]]:
@@ -84,7 +122,7 @@ class Plan:
             if any(self.index.find(key) is not None for key in extras):
                 return False
             harmless.update(extras)
-        return not self.watch or all(document[key] is None for key in extras)
+        return not self.looks or all(document[key] is None for key in extras)
 
 
 @dataclass(slots=True)
@@ -183,7 +221,8 @@ class JsonDecoder:
         self._options = options
         self._quick = quick
         self._sample = sample if quick else SLICE_BYTES_MAX
-        self._plan = self._compile(EMPTY if declared is None else declared)
+        goal = goal_of(None, declared, options)
+        self._plan = Plan(goal.schema, options, watch=goal.watch)
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -195,7 +234,8 @@ class JsonDecoder:
         found = values.to_pylist() if isinstance(values, pa.Array) else values
         if sum(len(value) for value in found if value is not None) > SLICE_BYTES_MAX:
             raise Refused(f"a slice of more than {SLICE_BYTES_MAX} bytes; decode it in parts")
-        plan = self._plan_for(schema)
+        goal = goal_of(schema, self._declared, self._options)
+        plan = self._plan_for(goal)
         work = _Slice(found, self._options)
         work.read(plan, quick=self._quick)
         laid, unusual = plan.lay(work.documents, quick=self._quick)
@@ -205,18 +245,14 @@ class JsonDecoder:
             grown = plan.schema if additions is None else evolve(plan.schema, additions)
             plan = Plan(grown, self._options, watch=False)
             laid, unusual = plan.lay(work.documents, quick=self._quick)
-        return work.finish(plan, laid, unusual, additions)
+        return work.finish(plan, laid, unusual, goal.with_added(additions))
 
-    def _plan_for(self, schema: pa.Schema | None) -> Plan:
+    def _plan_for(self, goal: Goal) -> Plan:
         """The plan of a schema; the last one is kept, as a table's schema seldom changes."""
         plan = self._plan
-        wanted = schema if schema is not None else EMPTY if self._declared is None else self._declared
-        if not wanted.equals(plan.schema, check_metadata=True):
-            plan = self._plan = self._compile(wanted)
+        if not goal.schema.equals(plan.schema, check_metadata=True) or goal.watch is not plan.watch:
+            plan = self._plan = Plan(goal.schema, self._options, watch=goal.watch)
         return plan
-
-    def _compile(self, schema: pa.Schema) -> Plan:
-        return Plan(schema, self._options, watch=self._declared is None)
 
 
 def _picker(sources: Sequence[str]) -> Callable[[Document], tuple[object, ...]]:

@@ -5,6 +5,8 @@
    so ``_offset`` lands in ``_offset_`` and ``_offset_`` in ``_offset__``, and no two fields meet;
 3. a field belongs to the column of exactly that name, else to the column equal to its landing name ignoring case.
    Two fields of one object that belong to one column are ambiguous: the caller rejects the record.
+4. at the top level, a landing name that was renamed (``policy.Policy.renames``) is the new name. One column, the one for what has
+   no other, may be hidden: it belongs to no field.
 """
 
 from __future__ import annotations
@@ -14,6 +16,9 @@ from typing import TypeAlias
 
 NameTables: TypeAlias = tuple[list[tuple[str, int]], dict[str, int]]
 NAME_CHARACTERS_MAX = 255
+_NO_RENAMES: Mapping[str, str] = {}
+_NO_FIELD = "\ud800"
+"""Half a surrogate pair, which no text of a record holds."""
 
 
 def why_unfit(name: str) -> str | None:
@@ -30,10 +35,19 @@ def why_unfit(name: str) -> str | None:
 class NameIndex:
     """Finds columns by field name. ``sources``: the exact field name that each column takes, to its position."""
 
-    __slots__ = ("_folded", "_stems", "sources")
+    __slots__ = ("_folded", "_hidden", "_renames", "_stems", "sources")
 
-    def __init__(self, columns: Iterable[str] = (), reserved: frozenset[str] = frozenset()) -> None:
-        self._stems = {word.lower().rstrip("_"): len(word) for word in sorted(reserved)}
+    def __init__(
+        self,
+        columns: Iterable[str] = (),
+        reserved: frozenset[str] = frozenset(),
+        renames: Mapping[str, str] = _NO_RENAMES,
+        hidden: str = "",
+    ) -> None:
+        """``renames``: old names in lower case to new ones; ``hidden``: the column of no field, a reserved name too."""
+        self._stems = {word.lower().rstrip("_"): len(word) for word in sorted({*reserved, hidden} if hidden else reserved)}
+        self._renames = renames
+        self._hidden = hidden
         self.sources: dict[str, int] = {}
         self._folded: dict[str, int] = {}
         names = list(columns)
@@ -45,6 +59,10 @@ class NameIndex:
     def add(self, column: str) -> None:
         """Knows one more column, at the end."""
         position = len(self.sources)
+        if self._hidden and column.lower() == self._hidden.lower():
+            self.sources[_NO_FIELD + column] = position
+            self._folded.setdefault(_NO_FIELD + column, position)
+            return
         renamed = column.endswith("_") and self._is_reserved(column[:-1])
         self.sources[column[:-1] if renamed else column] = position
         self._folded.setdefault(column.lower(), position)
@@ -61,7 +79,12 @@ class NameIndex:
 
     def tables(self) -> NameTables:
         """For the kernel: exact field names, and landing names in lower case, to positions."""
-        return list(self.sources.items()), dict(self._folded)
+        sources = [(name, position) for name, position in self.sources.items() if not name.startswith(_NO_FIELD)]
+        folded = {name: position for name, position in self._folded.items() if not name.startswith(_NO_FIELD)}
+        for old, new in self._renames.items():
+            if (position := self.find(new)) is not None:
+                folded.setdefault(old, position)
+        return sources, folded
 
     def _is_reserved(self, name: str) -> bool:
         """Whether a name is a reserved one, apart from case and further ``_`` at its end."""
@@ -71,6 +94,8 @@ class NameIndex:
     def landing_name(self, key: str) -> str:
         """The name of the new column that a field would get."""
         name = key.replace(".", "_")
+        if self._renames:
+            name = self._renames.get(name.lower(), name)
         return name + "_" if self._is_reserved(name) else name
 
     def fold(self, key: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +19,7 @@ from frazil.kit.errors import Refused
 from frazil.schemas.arrays import BinaryColumn, batch_of, build, bytes_of, column_of
 from frazil.schemas.evolve import evolve
 from frazil.schemas.infer import Growth
-from frazil.schemas.json import EMPTY, SAMPLE_ROWS, JsonDecoder, Plan
+from frazil.schemas.json import SAMPLE_ROWS, Goal, JsonDecoder, Plan, goal_of
 from frazil.schemas.names import NameIndex, NameTables
 from frazil.schemas.parse import Document, read_exact
 from frazil.schemas.port import SLICE_BYTES_MAX, Decoded, DecodeOptions, Reject, Values
@@ -56,8 +56,8 @@ class Roads:
             depth_max=options.depth_max,
             value_bytes_max=options.value_bytes_max,
             nulls_fit=self._nulls_fit,
-            watch=self.plan.watch,
-            strict=strict,
+            watch=self.plan.looks,
+            strict=strict or options.policy.looks,
         )
         batch = pa.record_batch(rows)  # has all of the schema but what is said of the whole
         return batch.replace_schema_metadata(self.plan.schema.metadata), unsure
@@ -121,7 +121,7 @@ class NativeJsonDecoder:
         self._sample = sample
         self._numbers = array("q")
         self._twin = JsonDecoder(declared, options)
-        self._roads = self._compile(self._wanted(None))
+        self._roads = self._compile(goal_of(None, declared, options))
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -133,11 +133,13 @@ class NativeJsonDecoder:
         column = column_of(values)
         if bytes_of(column) > SLICE_BYTES_MAX:
             raise Refused(f"a slice of more than {SLICE_BYTES_MAX} bytes; decode it in parts")
-        roads = self._roads_for(self._wanted(schema))
+        goal = goal_of(schema, self._declared, self._options)
+        roads = self._roads_for(goal)
         if roads is None:
             return self._twin.decode(values, schema)
         try:
-            return self._decode(roads, column)
+            decoded = self._decode(roads, column)
+            return replace(decoded, additions=goal.with_added(decoded.additions)) if goal.added else decoded
         except pa.ArrowInvalid:  # columns nested as deep as a document may be are deeper than Arrow's C interface carries
             return self._twin.decode(values, schema)
 
@@ -193,21 +195,16 @@ class NativeJsonDecoder:
         found.extend(numbers[begin:count])
         return found
 
-    def _wanted(self, schema: pa.Schema | None) -> pa.Schema:
-        if schema is not None:
-            return schema
-        return EMPTY if self._declared is None else self._declared
-
-    def _roads_for(self, schema: pa.Schema) -> Roads | None:
+    def _roads_for(self, goal: Goal) -> Roads | None:
         """The roads of a schema; the last ones are kept, as a table's schema seldom changes."""
         roads = self._roads
-        if roads is None or not schema.equals(roads.plan.schema, check_metadata=True):
-            roads = self._roads = self._compile(schema)
+        if roads is None or not goal.schema.equals(roads.plan.schema, check_metadata=True) or goal.watch is not roads.plan.watch:
+            roads = self._roads = self._compile(goal)
         return roads
 
-    def _compile(self, schema: pa.Schema) -> Roads | None:
+    def _compile(self, goal: Goal) -> Roads | None:
         try:
-            return self._roads_of(schema, watch=self._declared is None)
+            return self._roads_of(goal.schema, watch=goal.watch)
         except ValueError:  # a type only the twin knows, as a map with large_string keys
             return None
 

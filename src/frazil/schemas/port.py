@@ -8,11 +8,14 @@ cannot fill.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
+
+from frazil.schemas.names import NameIndex
+from frazil.schemas.policy import PLAIN, Policy
 
 Values: TypeAlias = "Sequence[bytes | None] | pa.BinaryArray | pa.LargeBinaryArray"
 """The values of a slice; null is a record without value. An Arrow array costs nothing to hand over."""
@@ -41,6 +44,7 @@ REJECT_CODES = {
     "bad-name": "a new field has a name that no column can have",
     "type-conflict": "a new field has another type than an earlier record of the slice gave it",
     "too-many-columns": "a new field would bring the table above `columns_max`",
+    "unknown-field": "a field has no column, and `evolve.unknown=deadletter` says that none may be left out",
 }
 """Every code a reject can have, with its meaning."""
 
@@ -76,6 +80,7 @@ class DecodeOptions:
     ``reserved``: names of the metadata columns of the table; a field of such a name is renamed (see ``names``).
     ``null_value_rows``: a record without value becomes a row of nulls; else it is rejected as ``null-value``.
     ``columns_max``: fields of the whole schema, nested ones counted. ``value_bytes_max``, ``depth_max``: of one value.
+    ``policy``: what becomes of fields without column, of another type, of renamed ones.
     ``use_kernel``: False decodes by the twin, whatever is installed.
     """
 
@@ -84,7 +89,12 @@ class DecodeOptions:
     columns_max: int = 1000
     value_bytes_max: int = 16 << 20
     depth_max: int = 64
+    policy: Policy = PLAIN
     use_kernel: bool = True
+
+    def names(self, columns: Iterable[str]) -> NameIndex:
+        """The names of the top level."""
+        return NameIndex(columns, self.reserved, self.policy.renames, self.policy.overflow)
 
 
 class Decoder(Protocol):

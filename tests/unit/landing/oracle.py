@@ -47,9 +47,11 @@ class Oracle:
             assert len(data) == file["file_size_in_bytes"], file["file_path"]
             table = pq.read_table(io.BytesIO(data))
             assert table.num_rows == file["record_count"], file["file_path"]
-            names = [fields[int(field.metadata[b"PARQUET:field_id"])] for field in table.schema]
             assert all(field.metadata for field in table.schema)
-            rows += [{**dict.fromkeys(fields.values()), **row} for row in table.rename_columns(names).to_pylist()]
+            ids = [int(field.metadata[b"PARQUET:field_id"]) for field in table.schema]
+            kept = table.select([at for at, number in enumerate(ids) if number in fields])  # a dropped column stays in its files
+            names = [fields[number] for number in ids if number in fields]
+            rows += [{**dict.fromkeys(fields.values()), **row} for row in kept.rename_columns(names).to_pylist()]
         return rows
 
     def columns(self, location: str) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def test_empty_slice() -> None:
 
 def test_every_code_is_tested() -> None:
     tested = {case.code for case in CASES if case.code} | {code for case in SLICES for _, code in case.rejects}
-    assert tested == set(REJECT_CODES)
+    assert tested == set(REJECT_CODES) - {"unknown-field"}, "that one is a policy's: test_landing_evolution.py"
 
 
 def test_lowered_digit_limit_of_the_interpreter() -> None:
