@@ -18,7 +18,6 @@ from frazil.landing.deadletter import Burial, Graveyard
 from frazil.landing.decode import Decoded
 from frazil.landing.discover import dead_table
 from frazil.landing.lake import Lake
-from frazil.landing.limits import Appetite
 from frazil.landing.plan import Loss, PartitionState, SlicePlan
 from frazil.landing.prepare import Bench, prepare
 from frazil.landing.settings import LandingDeps, LandingSettings
@@ -39,7 +38,6 @@ class TablePipeline:
         self._target = Target(spec, lake, deps, settings)
         self._bench = Bench(lake=lake, deps=deps, settings=settings, enter=self.source.enter)
         self._graveyard = Graveyard(ident=dead_table(spec.table), lake=lake, deadline_ms=settings.call_deadline_ms)
-        self._appetite = Appetite(settings)
         self._thresholds = thresholds_of(spec.options)
         self._counted = False
         self._attempts = UlidSource(deps.chance)
@@ -49,17 +47,17 @@ class TablePipeline:
         source = self.source
         states = await source.discover(self._load)
         await self._count_letters()
-        plan = source.plan(states, self._appetite)
+        plan = source.plan(states)
         if not (plan.wants or plan.losses or source.hold_is_due()):
             return False
         source.enter("memory")
-        async with self._memory.share(source.share(self._appetite)):
+        async with self._memory.share(source.share()):
             return await self._slice(states, plan)
 
     async def _slice(self, states: list[PartitionState], plan: SlicePlan) -> bool:
         """Reads and lands what was planned. See ``step``."""
         source = self.source
-        decoded = await source.read(plan, self._appetite)
+        decoded = await source.read(plan, source.cursor)
         if decoded is None:
             return True
         if self._worth_a_commit(decoded, plan, source.home):

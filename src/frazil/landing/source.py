@@ -6,6 +6,7 @@ Only the owner task of the landing calls it. ``home`` is the table whose own pro
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from frazil.catalogs.port import LoadedTable
 from frazil.catalogs.progress import read_progress
@@ -29,6 +30,14 @@ SHAPES = 5
 """A slice is in memory as read, as values, as columns, as a file, and what allocators keep of the one before: measured, each as large."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """One way of reading on: how much at once, and the transactions it waits for. A landing has one; a route's stragglers have another."""
+
+    appetite: Appetite
+    isolation: Isolation
+
+
 class SliceSource:
     """The log as one landing sees it. Stages are told to ``board``."""
 
@@ -40,8 +49,8 @@ class SliceSource:
         """As loaded or committed last."""
         self._extent = extent_of(spec.options)
         self._ends: Mapping[PartitionKey, int] = {}
-        self.isolation = Isolation(spec, patience_ms=max(2 * self.board.interval_ms, OVERDUE_MIN_MS))
         self._spec, self._lake, self._deps, self._settings = spec, lake, deps, settings
+        self.cursor = self.new_cursor()
         self._reader = SliceReader(
             deps.reader, Patience(joint_ms=settings.read_patience_ms, single_ms=settings.call_deadline_ms, pause_ms=settings.backoff_min_ms)
         )
@@ -49,6 +58,11 @@ class SliceSource:
         self.decided = False
         """The last slice found the end of a transaction that was waited for, or there is more to look through: no pause is due."""
         self._loaded_at_ms = float("-inf")
+
+    def new_cursor(self) -> Cursor:
+        """Another way of reading on, that begins without knowledge."""
+        isolation = Isolation(self._spec, patience_ms=max(2 * self.board.interval_ms, OVERDUE_MIN_MS))
+        return Cursor(appetite=Appetite(self._settings), isolation=isolation)
 
     async def discover(self, load: Callable[[], Awaitable[LoadedTable | None]]) -> list[PartitionState]:
         """Topics, log bounds, and the home table with its own progress. When nothing waits it is not loaded at every interval."""
@@ -84,24 +98,28 @@ class SliceSource:
         self._ends = self._extent.limits(states)
         return self._extent.narrowed(states)
 
-    def plan(self, states: Sequence[PartitionState], appetite: Appetite) -> SlicePlan:
+    def plan(self, states: Sequence[PartitionState]) -> SlicePlan:
         """What to read next over ``states``."""
         self.enter("plan")
         check_ends(states)
-        ahead = self.isolation.ahead(states)
-        plan = plan_slice(states, appetite.budget, after=appetite.last_key, ahead=ahead)
+        plan = self.next_slice(states, self.cursor)
         self.board.see_lag(plan.lag_records, self._deps.clock.monotonic_ms())
         self.board.done = self._extent.is_done(states)
         if not (plan.wants or plan.losses):
             self.board.bad_partitions = self._troubles(())
         return plan
 
-    def share(self, appetite: Appetite) -> int:
+    def next_slice(self, states: Sequence[PartitionState], cursor: Cursor) -> SlicePlan:
+        """What ``cursor`` reads next over ``states``."""
+        appetite = cursor.appetite
+        return plan_slice(states, appetite.budget, after=appetite.last_key, ahead=cursor.isolation.ahead(states))
+
+    def share(self) -> int:
         """Bytes the slice may take in all its shapes: no more than waits for it, so that quiet tables do not queue for whole slices."""
         most = self._settings.slice_bytes_max
-        return SHAPES * min(most, int(appetite.growth * self.waiting_bytes(most)))
+        return SHAPES * min(most, int(self.cursor.appetite.growth * self.waiting_bytes(most)))
 
-    async def read(self, plan: SlicePlan, appetite: Appetite) -> Decoded | None:
+    async def read(self, plan: SlicePlan, cursor: Cursor) -> Decoded | None:
         """The records that were planned; None when the log was made anew meanwhile, and all must be looked at again."""
         self.enter("read")
         read = await self._reader.read(plan.wants, {state.key: state.topic for state in self.states})
@@ -109,17 +127,18 @@ class SliceSource:
             self._loaded_at_ms = float("-inf")
             return None
         self.enter("decode")
-        limits = appetite.limits(self.isolation, self._ends)
+        isolation = cursor.isolation
+        limits = cursor.appetite.limits(isolation, self._ends)
         decoded = await self._deps.offload.run(lambda: decode_slices(read.reads, limits))
-        appetite.learn(decoded)
-        self.decided = self.isolation.learn(decoded.held, self._deps.clock.monotonic_ms())
-        self.decided |= any(not (held.decided or self.isolation.waits(key, self._end(key))) for key, held in decoded.held.items())
+        cursor.appetite.learn(decoded)
+        self.decided = isolation.learn(decoded.held, self._deps.clock.monotonic_ms())
+        self.decided |= any(not (held.decided or isolation.waits(key, self._end(key))) for key, held in decoded.held.items())
         self.board.bad_partitions = self._troubles(read.bad_partitions + decoded.bad_partitions)
         return decoded
 
     def _troubles(self, found: tuple[BadPartition, ...]) -> tuple[BadPartition, ...]:
         """Partitions that cannot go on: those just found, holes of the log, and transactions that nobody ends (R34)."""
-        waits = self.isolation.troubles(self.states, self._deps.clock.monotonic_ms())
+        waits = self.cursor.isolation.troubles(self.states, self._deps.clock.monotonic_ms())
         return found + holes(self.states, self._deps.index) + waits
 
     def hold_is_due(self) -> bool:
@@ -149,7 +168,7 @@ class SliceSource:
         return sum(
             max(0, state.bounds.end - (self.ledger.next_offset(state.key) or state.start))
             for state in states
-            if state.key not in bad and not self.isolation.waits(state.key, state.bounds.end)
+            if state.key not in bad and not self.cursor.isolation.waits(state.key, state.bounds.end)
         )
 
     def _end(self, key: PartitionKey) -> int:
