@@ -14,22 +14,24 @@ LENGTH_MAX: Final = 16
 _CODE_POINT_MAX: Final = 0x10FFFF
 _SURROGATE_FIRST: Final = 0xD800
 _SURROGATE_LAST: Final = 0xDFFF
+_Pair = Callable[[Any, Any, int], tuple[bytes | None, bytes | None]]
+"""From the smallest and largest raw value, and the length to keep, to the bounds."""
 
 
-def lower_text(value: str) -> str:
-    """The largest text of at most ``LENGTH_MAX`` code points that is not above ``value``."""
-    return value[:LENGTH_MAX]
+def lower_text(value: str, length: int = LENGTH_MAX) -> str:
+    """The largest text of at most ``length`` code points that is not above ``value``."""
+    return value[:length]
 
 
-def upper_text(value: str) -> str | None:
-    """A text of at most ``LENGTH_MAX`` code points that is not below ``value``; None when there is none.
+def upper_text(value: str, length: int = LENGTH_MAX) -> str | None:
+    """A text of at most ``length`` code points that is not below ``value``; None when there is none.
 
     The successor of U+D7FF is U+E000: the code points between are surrogates, which UTF-8 cannot hold.
     """
-    if len(value) <= LENGTH_MAX:
+    if len(value) <= length:
         return value
-    kept = value[:LENGTH_MAX]
-    for at in range(LENGTH_MAX - 1, -1, -1):
+    kept = value[:length]
+    for at in range(length - 1, -1, -1):
         following = ord(kept[at]) + 1
         if _SURROGATE_FIRST <= following <= _SURROGATE_LAST:
             following = _SURROGATE_LAST + 1
@@ -38,16 +40,16 @@ def upper_text(value: str) -> str | None:
     return None
 
 
-def lower_binary(value: bytes) -> bytes:
-    """The largest value of at most ``LENGTH_MAX`` bytes that is not above ``value``."""
-    return value[:LENGTH_MAX]
+def lower_binary(value: bytes, length: int = LENGTH_MAX) -> bytes:
+    """The largest value of at most ``length`` bytes that is not above ``value``."""
+    return value[:length]
 
 
-def upper_binary(value: bytes) -> bytes | None:
-    """A value of at most ``LENGTH_MAX`` bytes that is not below ``value``; None when there is none."""
-    if len(value) <= LENGTH_MAX:
+def upper_binary(value: bytes, length: int = LENGTH_MAX) -> bytes | None:
+    """A value of at most ``length`` bytes that is not below ``value``; None when there is none."""
+    if len(value) <= length:
         return value
-    kept = value[:LENGTH_MAX].rstrip(b"\xff")
+    kept = value[:length].rstrip(b"\xff")
     return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None
 
 
@@ -56,33 +58,33 @@ def decimal_bytes(unscaled: int) -> bytes:
     return unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 
-def _text_pair(low: bytes, high: bytes) -> tuple[bytes | None, bytes | None]:
+def _text_pair(low: bytes, high: bytes, length: int) -> tuple[bytes | None, bytes | None]:
     try:
-        upper = upper_text(high.decode())
-        return lower_text(low.decode()).encode(), None if upper is None else upper.encode()
+        upper = upper_text(high.decode(), length)
+        return lower_text(low.decode(), length).encode(), None if upper is None else upper.encode()
     except UnicodeDecodeError:
         return None, None
 
 
-def _binary_pair(low: bytes, high: bytes) -> tuple[bytes | None, bytes | None]:
-    return lower_binary(low), upper_binary(high)
+def _binary_pair(low: bytes, high: bytes, length: int) -> tuple[bytes | None, bytes | None]:
+    return lower_binary(low, length), upper_binary(high, length)
 
 
-def _packed(form: str) -> Callable[[Any, Any], tuple[bytes | None, bytes | None]]:
+def _packed(form: str) -> _Pair:
     pack = struct.Struct(form).pack
-    return lambda low, high: (pack(low), pack(high))
+    return lambda low, high, _: (pack(low), pack(high))
 
 
-def _decimal_pair(low: Any, high: Any) -> tuple[bytes | None, bytes | None]:  # noqa: ANN401 - int or bytes, as Parquet stores it
+def _decimal_pair(low: Any, high: Any, _: int) -> tuple[bytes | None, bytes | None]:  # noqa: ANN401 - int or bytes, as Parquet stores it
     return decimal_bytes(low), decimal_bytes(high)
 
 
-def _plain_pair(low: bytes, high: bytes) -> tuple[bytes | None, bytes | None]:
+def _plain_pair(low: bytes, high: bytes, _: int) -> tuple[bytes | None, bytes | None]:
     return low, high
 
 
-# No uuid: readers do not agree on its order (see ``write.encode``).
-_PAIRS: Final[dict[str, Callable[[Any, Any], tuple[bytes | None, bytes | None]]]] = {
+# No uuid: readers do not agree on its order (see ``parquet.encode_files``).
+_PAIRS: Final[dict[str, _Pair]] = {
     "boolean": _packed("<?"),
     "int": _packed("<i"),
     "date": _packed("<i"),
@@ -100,9 +102,10 @@ _PAIRS: Final[dict[str, Callable[[Any, Any], tuple[bytes | None, bytes | None]]]
 class Range:
     """Gathers the smallest and largest raw value of one column over row groups."""
 
-    __slots__ = ("_decimal", "_high", "_low", "_pair", "_sure")
+    __slots__ = ("_decimal", "_high", "_length", "_low", "_pair", "_sure")
 
-    def __init__(self, iceberg_type: str) -> None:
+    def __init__(self, iceberg_type: str, length: int = LENGTH_MAX) -> None:
+        self._length = length
         self._decimal = iceberg_type.startswith("decimal")
         pair = _decimal_pair if self._decimal else _PAIRS.get(iceberg_type)
         self._pair = _plain_pair if pair is None and iceberg_type.startswith("fixed") else pair
@@ -125,4 +128,4 @@ class Range:
         """Lower and upper bound, None for one that is not known."""
         if not self._sure or self._pair is None or self._low is None:
             return None, None
-        return self._pair(self._low, self._high)
+        return self._pair(self._low, self._high, self._length)

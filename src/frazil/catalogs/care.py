@@ -15,7 +15,8 @@ from frazil.catalogs.condemned import KEYS_MAX, PREFIX, Condemned, read_list, wr
 from frazil.catalogs.history import Keep, expired
 from frazil.catalogs.locations import claimed_sequence, metadata_version
 from frazil.catalogs.manifests import Entry, Manifest, ManifestCodec, ManifestSpec
-from frazil.catalogs.metadata_json import MAIN, current_schema, partition_spec, ref_snapshot, snapshot_by_id
+from frazil.catalogs.metadata_json import MAIN, partition_spec, ref_snapshot, snapshot_by_id
+from frazil.catalogs.partition import schema_for_spec
 from frazil.catalogs.port import OWNS_LOCATION, LoadedTable
 from frazil.catalogs.reach import Reach
 from frazil.catalogs.scan import read_manifest
@@ -110,7 +111,7 @@ class Care:
         if not entries:
             return []
         spec = partition_spec(table.metadata, group[0].partition_spec_id)
-        common = ManifestSpec(schema=current_schema(table.metadata), spec=spec)
+        common = ManifestSpec(schema=schema_for_spec(table.metadata, spec), spec=spec)
         # The name claims no sequence number: until the commit it is as good as another writer's file, with the long grace.
         location = f"{table.location}/metadata/merged-{self._ulids.next(self._deps.clock.now_ms())}.avro"
         data, line = await self._deps.offload.run(lambda: self._codec.existing(location, entries, common, snapshot_id=0))

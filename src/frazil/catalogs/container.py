@@ -11,13 +11,15 @@ import io
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.resolver import construct_writer
 from pyiceberg.io import OutputStream
 from pyiceberg.schema import Schema
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from frazil.catalogs.avronames import strict
 
 _MAGIC: Final = b"Obj\x01"
 _RAW_DEFLATE: Final = -15
@@ -27,7 +29,8 @@ class RecordShape:
     """One record type: its Avro schema and its encoder, built once."""
 
     def __init__(self, schema: Schema, name: str) -> None:
-        self._avro = json.dumps(AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name), separators=(",", ":"))
+        convert: Any = AvroSchemaConversion().iceberg_to_avro
+        self._avro = json.dumps(strict(convert(schema, schema_name=name)), separators=(",", ":"))
         self._writer = construct_writer(schema)
 
     def encode(self, record: object) -> bytes:

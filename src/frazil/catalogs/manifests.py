@@ -15,12 +15,11 @@ from typing import Any, Final, NoReturn, cast
 
 from pyiceberg import manifest as avro
 from pyiceberg.io import InputFile, InputStream
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
 from frazil.catalogs.container import RecordShape
 from frazil.catalogs.files import FORMAT_VERSION, DataFile, from_record
+from frazil.catalogs.partition import partition_type, summaries
 from frazil.catalogs.port import JsonObject
 from frazil.kit.errors import Bug, Corrupt
 
@@ -175,29 +174,18 @@ class ManifestCodec:
             added_rows_count=sum(entry.data_file.record_count for entry in added),
             existing_rows_count=sum(entry.data_file.record_count for entry in existing),
             deleted_rows_count=sum(entry.data_file.record_count for entry in gone),
-            partitions=_partition_summaries(common, entries),
+            partitions=summaries(partition_type(common.spec, common.schema), [entry.data_file.partition for entry in entries]),
             key_metadata=None,
         )
         return data, line
 
     def _entry_shape(self, fields: str, common: ManifestSpec) -> RecordShape:
-        partition = StructType() if not common.spec["fields"] else _partition_type(common)
+        partition = partition_type(common.spec, common.schema)
         key = f"{fields} {partition}"
         if key not in self._entry_shapes:
             schema = avro.manifest_entry_schema_with_data_file(FORMAT_VERSION, _data_file_type(partition))
             self._entry_shapes[key] = RecordShape(schema, "manifest_entry")
         return self._entry_shapes[key]
-
-
-def _partition_type(common: ManifestSpec) -> StructType:
-    return PartitionSpec.model_validate(common.spec).partition_type(Schema.model_validate(common.schema))
-
-
-def _partition_summaries(common: ManifestSpec, entries: Sequence[avro.ManifestEntry]) -> list[avro.PartitionFieldSummary]:
-    if not common.spec["fields"]:
-        return []
-    spec, schema = PartitionSpec.model_validate(common.spec), Schema.model_validate(common.schema)
-    return avro.construct_partition_summaries(spec, schema, [entry.data_file.partition for entry in entries])
 
 
 def _data_file_type(partition: StructType) -> StructType:

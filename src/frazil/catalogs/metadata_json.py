@@ -48,6 +48,16 @@ def new_metadata(*, table_uuid: str, location: str, schema: JsonObject, properti
     }
 
 
+def laid_out(metadata: JsonObject, spec: JsonObject, order: JsonObject) -> Doc:
+    """Metadata of a new table that is partitioned by ``spec`` and sorted by ``order``."""
+    doc: Doc = dict(metadata)
+    ids = [int(field["field-id"]) for field in spec["fields"]]
+    doc |= {"partition-specs": [spec], "default-spec-id": spec["spec-id"], "last-partition-id": max([_FIRST_PARTITION_FIELD - 1, *ids])}
+    if order["fields"]:
+        doc |= {"sort-orders": [*doc["sort-orders"], order], "default-sort-order-id": order["order-id"]}
+    return doc
+
+
 def apply_updates(metadata: JsonObject, updates: Sequence[JsonObject], *, previous_location: str, now_ms: int) -> Doc:
     """Metadata after ``updates``, with ``metadata-log`` naming ``previous_location``. Raises Refused for an update that cannot be applied.
 
@@ -126,6 +136,11 @@ def current_schema(metadata: JsonObject) -> JsonObject:
 def partition_spec(metadata: JsonObject, spec_id: int) -> JsonObject:
     """The partition spec of that id."""
     return _by_id(metadata["partition-specs"], "spec-id", spec_id)
+
+
+def sort_order(metadata: JsonObject, order_id: int) -> JsonObject:
+    """The sort order of that id."""
+    return _by_id(metadata["sort-orders"], "order-id", order_id)
 
 
 def ref_snapshot(metadata: JsonObject, ref: str) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from frazil.catalogs.locations import Locations, hex_of, metadata_key, metadata_version, uuid_of
-from frazil.catalogs.metadata_json import apply_updates, check_requirements, new_metadata
+from frazil.catalogs.metadata_json import apply_updates, check_requirements, laid_out, new_metadata
 from frazil.catalogs.port import OWNS_LOCATION, Catalog, CatalogDeps, CreateTable, JsonObject, LoadedTable, split_ident
 from frazil.catalogs.schema import new_schema
 from frazil.kit.errors import Conflict, Corrupt, Missing, OutcomeUnknown, RetryLater
@@ -125,13 +125,14 @@ class PointerCatalog(Catalog):
         chance = self._deps.chance
         key = await self._new_key(ident)
         location = self._locations.location(key)
-        metadata = new_metadata(
+        plain = new_metadata(
             table_uuid=uuid_of(chance),
             location=location,
             schema=new_schema(table.schema),
             properties={**DEFAULT_PROPERTIES, **table.properties, OWNS_LOCATION: location},
             now_ms=self._deps.clock.now_ms(),
         )
+        metadata = laid_out(plain, table.partition_spec, table.sort_order)
         if self._places is not None:
             self._places.learn(ident, f"{location}/metadata/", metadata)
         written = await self._write(key, 0, metadata)

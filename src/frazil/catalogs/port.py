@@ -48,10 +48,13 @@ class LoadedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
-    """What a new table looks like: unpartitioned, format version 2."""
+    """What a new table looks like; format version 2."""
 
     schema: pa.Schema
     properties: Mapping[str, str] = field(default_factory=dict)
+    partition_spec: JsonObject = field(default_factory=lambda: {"spec-id": 0, "fields": []})
+    """In the field ids of ``catalogs.schema.new_schema``; see ``catalogs.layout``."""
+    sort_order: JsonObject = field(default_factory=lambda: {"order-id": 0, "fields": []})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from frazil.catalogs.manifests import (
     in_snapshot,
 )
 from frazil.catalogs.metadata_json import MAIN, check_format, current_schema, partition_spec, ref_snapshot, snapshot_by_id
+from frazil.catalogs.partition import schema_for_spec
 from frazil.catalogs.port import CatalogDeps, JsonObject, LoadedTable
 from frazil.catalogs.progress import (
     COMMIT_ID,
@@ -175,7 +176,8 @@ class Snapshots:
             kind = 1 if file.content else 0
             groups.setdefault((kind, file.spec_id), []).append(file)  # never under the table's present spec: that would mislabel them
         for (kind, spec_id), files in sorted(groups.items()):
-            common = ManifestSpec(schema=schema, spec=partition_spec(base.metadata, spec_id), content=kind)
+            spec = partition_spec(base.metadata, spec_id)
+            common = ManifestSpec(schema=schema_for_spec(base.metadata, spec, schema), spec=spec, content=kind)
             location = f"{base.location}/metadata/{identity.commit_id}-m{len(fresh)}.avro"
             sequence = None if kind else draft.sequence
             data, line = self._codec.added(location, files, common, snapshot_id=identity.snapshot_id, sequence=sequence)

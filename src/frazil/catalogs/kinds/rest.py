@@ -72,8 +72,8 @@ class RestCatalog(Catalog):
         body = {
             "name": name,
             "schema": new_schema(table.schema),
-            "partition-spec": {"spec-id": 0, "fields": []},
-            "write-order": {"order-id": 0, "fields": []},
+            "partition-spec": table.partition_spec,
+            "write-order": table.sort_order,
             "stage-create": False,
             "properties": {"format-version": "2", **DEFAULT_PROPERTIES, **table.properties, CREATE_ID: create_id},
         }
