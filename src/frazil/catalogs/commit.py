@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, TypeVar
 
 from frazil.catalogs.files import DataFile
 from frazil.catalogs.lists import ManifestLists
 from frazil.catalogs.locations import Locations
+from frazil.catalogs.manifests import Manifest
 from frazil.catalogs.metadata_json import MAIN, check_requirements, ref_snapshot, snapshot_by_id
 from frazil.catalogs.port import Catalog, CatalogDeps, LoadedTable
 from frazil.catalogs.progress import COMMIT_ID, Move, Progress, SourcePartition, ancestry, progress_value, read_progress
@@ -42,6 +43,19 @@ class CommitPolicy:
     backoff_max_ms: int = 10_000
 
 
+class Removing(Protocol):
+    """Files to remove and the manifests without them (``catalogs.removal.Removal``)."""
+
+    @property
+    def snapshot_id(self) -> int: ...
+    @property
+    def files(self) -> tuple[DataFile, ...]: ...
+    @property
+    def rewritten(self) -> tuple[Manifest, ...]: ...
+    @property
+    def replaced(self) -> frozenset[str]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
     """What to commit: files already stored, and the progress they stand for."""
@@ -55,6 +69,8 @@ class Landed:
     change: SchemaChange | None = None
     summary: Mapping[str, str] = field(default_factory=dict)
     """More summary entries; keys of ``frazil.`` that this room writes are its own."""
+    removal: Removing | None = None
+    """Files that go with this commit; only without ``rebase``, as they are those of ``base``."""
     rebase: bool = True
     """Whether the same files may go on top of a foreign commit that did not touch this progress. False: a moved head is Lost."""
 
@@ -154,8 +170,7 @@ class Committer:
     async def _commit(self, landed: Landed) -> CommitOutcome:
         base = landed.base
         certain = True
-        operation = _OVERWRITE if any(file.content for file in landed.files) else _APPEND
-        draft = Draft(operation=operation, files=landed.files, moves=landed.moves, change=landed.change, summary=landed.summary)
+        draft = _draft(landed)
         while True:
             progress = await self._retrying(base.ident, lambda base=base: self._progress(base))  # type: ignore[misc]  # bound now
             why = _passed(progress, landed.moves)
@@ -253,6 +268,23 @@ class Committer:
             known = (f"{table.uuid} {text}", await read_progress(self.deps.objects, table))
             self._known[table.ident] = known
         return known[1]
+
+
+def _draft(landed: Landed) -> Draft:
+    removal = landed.removal
+    changes_rows = removal is not None or any(file.content for file in landed.files)
+    draft = Draft(
+        operation=_OVERWRITE if changes_rows else _APPEND,
+        files=landed.files,
+        moves=landed.moves,
+        change=landed.change,
+        summary=landed.summary,
+    )
+    if removal is None:
+        return draft
+    return replace(
+        draft, removed=removal.files, rewritten=removal.rewritten, replaced=removal.replaced, snapshot_id=removal.snapshot_id
+    )
 
 
 def _passed(progress: Progress, moves: Mapping[SourcePartition, Move]) -> str:

@@ -8,14 +8,14 @@ Puffin deletion vectors (format version 3) are not offered: no library writes th
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from frazil.catalogs.conform import conform
 from frazil.catalogs.files import DataFile
 from frazil.catalogs.locations import Locations
 from frazil.catalogs.metadata_json import current_schema
@@ -67,13 +67,13 @@ class DeleteWriter:
         ids = tuple(int(field["id"]) for field in schema["fields"])
         return _as_deletes(described, place, content=EQUALITY, equality_ids=ids)
 
-    async def positions(self, table: LoadedTable, places: pa.Table, place: Place) -> DataFile:
-        """Deletes the rows at these ``POSITIONS``. Sorted here by file and place, as readers may expect."""
+    async def positions(self, table: LoadedTable, places: Mapping[str, pa.Array], place: Place) -> DataFile:
+        """Deletes the rows at these places of each data file. Sorted here by file and place, as readers may expect."""
         data, file = await self._deps.offload.run(lambda: _encode_positions(places))
         location = await self._put(table, "position-deletes", data)
         return DataFile(
             path=location,
-            record_count=places.num_rows,
+            record_count=sum(map(len, places.values())),
             size_bytes=len(data),
             spec_id=place.spec_id,
             partition=place.partition,
@@ -116,18 +116,29 @@ def _as_deletes(file: DataFile, place: Place, *, content: int, equality_ids: Seq
     )
 
 
-def _encode_positions(places: pa.Table) -> tuple[memoryview, tuple[dict[int, bytes], dict[int, bytes]]]:
+def _encode_positions(places: Mapping[str, pa.Array]) -> tuple[memoryview, tuple[dict[int, bytes], dict[int, bytes]]]:
     """Parquet bytes, and the bounds of the paths: equal ones say that the file is about one data file alone."""
-    rows = conform(places.sort_by([("file_path", "ascending"), ("pos", "ascending")]), POSITIONS)
+    compute: Any = pc
+    repeat: Any = pa.repeat
+    paths = sorted(places)
+    runs = [repeat(pa.scalar(at, pa.int32()), len(places[path])) for at, path in enumerate(paths)]
+    names: Any = pa.DictionaryArray.from_arrays(pa.concat_arrays(runs), pa.array(paths))  # a path is much longer than its place
+    sorted_places = [places[path].take(compute.array_sort_indices(places[path])) for path in paths]
+    fields: list[Any] = [POSITIONS.field(0).with_type(names.type), POSITIONS.field(1)]
+    rows = pa.Table.from_arrays([names, pa.concat_arrays(sorted_places)], schema=pa.schema(fields))
     sink = pa.BufferOutputStream()
     open_writer: Any = pq.ParquetWriter
     with open_writer(
-        sink, rows.schema, compression="zstd", compression_level=1, use_dictionary=["file_path"], column_encoding={"pos": "DELTA_BINARY_PACKED"}
+        sink,
+        rows.schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=["file_path"],
+        column_encoding={"pos": "DELTA_BINARY_PACKED"},
+        store_schema=False,
     ) as writer:
         writer.write_table(rows)
-    paths = rows.column(0)
-    first, last = str(paths[0].as_py()).encode(), str(paths[-1].as_py()).encode()
-    return memoryview(sink.getvalue()), ({_PATH_ID: first}, {_PATH_ID: last})
+    return memoryview(sink.getvalue()), ({_PATH_ID: paths[0].encode()}, {_PATH_ID: paths[-1].encode()})
 
 
 def read_positions(data: bytes) -> pa.Table:

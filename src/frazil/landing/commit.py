@@ -11,6 +11,7 @@ from frazil.catalogs.progress import Move, SourcePartition
 from frazil.kit.names import PartitionKey
 from frazil.landing.lake import Lake, within
 from frazil.landing.plan import Loss, describe_losses
+from frazil.landing.upsertcommit import commit_upsert
 from frazil.landing.write import Written
 from frazil.log.pins import read_pin, set_pin
 from frazil.metadata.port import MetadataStore
@@ -36,9 +37,9 @@ async def commit_slice(lake: Lake, work: Work) -> Committed | Lost:
     summary = {"frazil.attempt": work.attempt}
     if work.losses:
         summary["frazil.loss"] = describe_losses(work.losses)
-    return await lake.committer.commit(
-        Landed(base=work.base, files=work.written.files, moves=work.moves, change=work.written.change, summary=summary)
-    )
+    written = work.written
+    landed = Landed(base=work.base, files=written.files, moves=work.moves, change=written.change, summary=summary)
+    return await lake.committer.commit(landed) if written.touched is None else await commit_upsert(lake, landed, written.touched)
 
 
 async def drop_orphans(lake: Lake, lost: Lost, *, deadline_ms: int) -> None:

@@ -12,8 +12,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from frazil.kit.names import PartitionKey
+from frazil.landing.changes import Changes, Split, record_events, split, without_null_keys
 from frazil.landing.columns import KEY, METADATA_NAMES, METADATA_SCHEMA, is_time, long_array, metadata_arrays, rows_out_of_time
 from frazil.landing.decode import Decoded, Rows
+from frazil.landing.upsert import OPERATION
 from frazil.schemas import Decoded as DecodedValues
 from frazil.schemas import Decoder, Reject
 
@@ -44,6 +46,8 @@ class Converted:
     values: pa.Schema
     """The value columns alone: what a table made for these rows starts with."""
     letters: tuple[DeadLetter, ...]
+    events: pa.Table | None = None
+    """Of a table with one row per key: what happened, record by record (``changes.record_events``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,21 +59,34 @@ class Shape:
     metadata_columns: bool
     key: Decoder | None = None
     """What keys are, when ``_key`` is not to be their bytes: a decoder with one column."""
+    changes: Changes | None = None
+    """Records are events: in an envelope, or about the row of a key."""
+
+    @property
+    def with_operation(self) -> bool:
+        """Whether the table has the column that says what happened: it keeps every event of an envelope."""
+        return self.changes is not None and self.changes.upsert is None and self.changes.envelope is not None
 
 
-def value_columns(table: pa.Schema, *, metadata_columns: bool, only: Sequence[str] | None = None) -> pa.Schema:
+def value_columns(
+    table: pa.Schema, *, metadata_columns: bool, only: Sequence[str] | None = None, operation: bool = False
+) -> pa.Schema:
     """The columns of ``table`` that values fill: all but the metadata columns; with ``only``, just those that are declared."""
     wanted = None if only is None else {name.lower() for name in only}
     kept = [
         field
         for field in table
-        if not (metadata_columns and field.name in METADATA_NAMES) and (wanted is None or field.name.lower() in wanted)
+        if not (metadata_columns and field.name in METADATA_NAMES)
+        and not (operation and field.name == OPERATION)
+        and (wanted is None or field.name.lower() in wanted)
     ]
     return pa.schema(kept)
 
 
-def full_schema(values: pa.Schema, *, metadata_columns: bool, key: Decoder | None = None) -> pa.Schema:
+def full_schema(values: pa.Schema, *, metadata_columns: bool, key: Decoder | None = None, operation: bool = False) -> pa.Schema:
     """The columns of a table that holds ``values``: value columns first, metadata columns after them, ``_key`` as ``key`` has it."""
+    if operation:
+        values = values.append(pa.field(OPERATION, pa.string()))
     if not metadata_columns:
         return values
     made = key.schema if key is not None else None
@@ -83,18 +100,27 @@ def convert(decoded: Decoded, shape: Shape) -> Converted:
     """Typed rows and dead letters of one slice."""
     rows = decoded.rows
     keys = _keys(shape, rows)
-    result = _decode_fit(shape, rows, keys)
+    parted = None if shape.changes is None else split(rows, shape.changes)
+    result = _decode_fit(shape, rows, keys, parted)
+    events, rejects = None, list(result.rejects)
+    if shape.changes is not None and parted is not None and shape.changes.upsert is not None:
+        result = without_null_keys(result, shape.changes)
+        events, more = record_events(rows, result, parted, shape.changes)
+        rejects = sorted([*result.rejects, *more], key=lambda reject: reject.row)
     columns = dict(zip(result.batch.schema.names, result.batch.columns, strict=True))
-    schema = result.batch.schema
+    kept = long_array(result.rows) if len(result.rows) < len(rows) else None
+    if shape.with_operation and parted is not None:
+        columns[OPERATION] = parted.operations if kept is None else parted.operations.take(kept)
     if shape.metadata_columns:
-        kept = long_array(result.rows) if len(result.rows) < len(rows) else None
         columns.update(metadata_arrays(rows, kept))
         if keys is not None:
             columns[KEY] = _keys_of(keys, result.rows)
-        schema = full_schema(schema, metadata_columns=True, key=shape.key)
+    schema = full_schema(
+        result.batch.schema, metadata_columns=shape.metadata_columns, key=shape.key, operation=shape.with_operation
+    )
     table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
-    letters = _record_letters(rows, [(reject.row, reject.code, reject.why) for reject in result.rejects]) + _batch_letters(decoded)
-    return Converted(rows=table, values=result.batch.schema, letters=letters)
+    letters = _record_letters(rows, [(reject.row, reject.code, reject.why) for reject in rejects]) + _batch_letters(decoded)
+    return Converted(rows=table, values=result.batch.schema, letters=letters, events=events)
 
 
 def _keys(shape: Shape, rows: Rows) -> DecodedValues | None:
@@ -110,18 +136,25 @@ def _keys_of(keys: DecodedValues, kept: array[int]) -> Any:  # noqa: ANN401 - an
     return keys.batch.column(0).take(long_array(at))
 
 
-def _decode_fit(shape: Shape, rows: Rows, keys: DecodedValues | None) -> DecodedValues:
-    """Decodes all rows but those whose timestamp or key has no place in the column ``_timestamp`` or ``_key``; they are rejects."""
-    values: Any = rows.records.column("value")
+def _decode_fit(shape: Shape, rows: Rows, keys: DecodedValues | None, parted: Split | None) -> DecodedValues:
+    """Decodes all rows but those whose timestamp or key has no place in the column ``_timestamp`` or ``_key``; they are rejects.
+
+    Tombstones that were taken aside are neither rows nor rejects.
+    """
+    values: Any = rows.records.column("value") if parted is None else parted.values
     outside = rows_out_of_time(rows.records.column("timestamp_ms")) if shape.metadata_columns else []
     unfit = {reject.row: replace(reject, why=f"key: {reject.why}") for reject in (keys.rejects if keys is not None else ())}
     unfit |= {row: Reject(row=row, code="out-of-range", why="the record's timestamp is outside the years 1 to 9999") for row in outside}
-    if not unfit:
+    aside: frozenset[int] = frozenset()
+    if parted is not None:
+        unfit |= parted.rejects
+        aside = frozenset(parted.aside)
+    if not unfit and not aside:
         return shape.decoder.decode(values, shape.columns)
-    inside = array("q", [row for row in range(len(rows)) if row not in unfit])
+    inside = array("q", [row for row in range(len(rows)) if row not in unfit and row not in aside])
     result = shape.decoder.decode(values.take(long_array(inside)), shape.columns)
     rejects = [replace(reject, row=inside[reject.row]) for reject in result.rejects]
-    rejects += unfit.values()
+    rejects += [reject for row, reject in unfit.items() if row not in aside or parted is None]
     rejects.sort(key=lambda reject: reject.row)
     return replace(result, rows=array("q", [inside[row] for row in result.rows]), rejects=tuple(rejects))
 

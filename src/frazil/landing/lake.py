@@ -11,6 +11,7 @@ from frazil.catalogs.care import Care, CareSettings
 from frazil.catalogs.commit import Committer
 from frazil.catalogs.history import Keep
 from frazil.catalogs.port import Catalog, CatalogDeps
+from frazil.catalogs.rowdelta import RowDelta
 from frazil.catalogs.write import FileWriter
 from frazil.kit.errors import Refused, RetryLater
 from frazil.kit.tasks import Offload
@@ -28,6 +29,7 @@ class Lake:
     catalog: Catalog
     committer: Committer
     writer: FileWriter
+    delta: RowDelta
     care: Care | None
     """None: the catalog cares for its tables itself."""
     objects: ObjectStore
@@ -66,11 +68,13 @@ class Lakes:
             delete_grace_ms=settings.delete_grace_ms,
             metadata_grace_ms=settings.metadata_grace_ms,
         )
+        writer = FileWriter(shared)
         return Lake(
             name=name,
             catalog=catalog,
             committer=committer,
-            writer=FileWriter(shared),
+            writer=writer,
+            delta=RowDelta(committer, writer, cache_bytes=settings.key_cache_bytes),
             care=None if name in deps.managed else Care(committer, care),
             objects=objects,
             offload=deps.offload,

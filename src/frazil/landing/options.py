@@ -14,6 +14,8 @@ from typing import Final
 from frazil.kit.errors import Refused
 from frazil.landing import evolution
 from frazil.landing.extent import extent_of
+from frazil.landing.routing import route_of
+from frazil.landing.upsert import RECORD_KEYS, WRITES, check_mode
 from frazil.metadata.landings import LandingSpec
 
 KEYS: Final = ("raw", "string", "int", "long", "float", "double")
@@ -57,6 +59,14 @@ def _key(spec: LandingSpec, value: str) -> str:
 def _extent(spec: LandingSpec, _value: str) -> str:
     try:
         extent_of(spec.options)
+    except Refused as error:
+        return str(error)
+    return ""
+
+
+def _route(spec: LandingSpec, _value: str) -> str:
+    try:
+        route_of(spec)
     except Refused as error:
         return str(error)
     return ""
@@ -108,13 +118,59 @@ OPTIONS: Final[Mapping[str, Option]] = {
         meaning="a field without column: a new column (default), left out (default with declared columns), or its record is a dead letter",
         check=_evolve,
     ),
+    "envelope": Option(
+        values="none, debezium, op:FIELD",
+        meaning="values are change events ([how](upsert.md)): in Debezium's envelope, or flat with the operation in a field; default: none",
+        check=check_mode,
+    ),
     "key": Option(values=", ".join(KEYS), meaning="what record keys are, in the column `_key`", check=_key),
     "manifest": Option(values="a manifest's title", meaning="set by `apply`: the manifest that owns the landing"),
+    "mode": Option(
+        values="append, upsert",
+        meaning="keep every record (default), or one row per key: the last one, none after a delete ([how](upsert.md))",
+        check=check_mode,
+    ),
+    "route": Option(
+        values="field:NAME, header:NAME, type",
+        meaning="many tables, by a field, a header or the type of each record ([routing](routing.md)); the landing's table names the route",
+        check=_route,
+    ),
+    "route.default": Option(
+        values="a table, deadletter",
+        meaning="the table of records without that, or whose value has no table; default: deadletter",
+        check=_route,
+    ),
+    "route.map": Option(values="VALUE:TABLE, …", meaning="tables of some values", check=_route),
+    "route.table": Option(
+        values="NAMESPACE.NAME with {}", meaning="the table of every other value, `{}` stands for the value in lower case", check=_route
+    ),
+    "route.tables_max": Option(
+        values="1 to 999999", meaning="records of more values than this many tables take are dead letters; default: 1000", check=_route
+    ),
     "paused": Option(values="true, false", meaning="the landing waits", check=one_of("true", "false")),
     "recreated": Option(
         values="fill, stop",
         meaning="when the table was dropped or exchanged: fill the new one from the log start, or stop and say so (default)",
         check=one_of("fill", "stop"),
+    ),
+    "upsert.deletes": Option(
+        values="none, op, tombstone, or op,tombstone",
+        meaning="what deletes a row: the operation of the envelope (default where there is one), a record without value",
+        check=check_mode,
+    ),
+    "upsert.key": Option(values="columns with commas between", meaning="the columns that make a row the same row", check=check_mode),
+    "upsert.order": Option(
+        values="offset, or a column",
+        meaning="by what the newer of two events is known: their offsets in the partition (default), or a column that grows",
+        check=check_mode,
+    ),
+    "upsert.record-key": Option(
+        values=", ".join(RECORD_KEYS), meaning="what record keys are, for `upsert.deletes=tombstone`", check=check_mode
+    ),
+    "upsert.write": Option(
+        values=", ".join(WRITES),
+        meaning="how old rows go: deleted by place (default), by a file of keys that is folded later, or their files are written again",
+        check=check_mode,
     ),
 }
 

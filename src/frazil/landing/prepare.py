@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from frazil.catalogs.port import LoadedTable
 from frazil.landing.convert import DeadLetter, convert
@@ -11,6 +11,7 @@ from frazil.landing.decode import Decoded
 from frazil.landing.lake import Lake
 from frazil.landing.settings import LandingDeps, LandingSettings
 from frazil.landing.target import Target
+from frazil.landing.upsertcommit import last_events
 from frazil.landing.write import Written, write_rows
 
 
@@ -46,6 +47,10 @@ async def prepare(target: Target, table: LoadedTable | None, decoded: Decoded, b
     deps.faults.reach("P1")
     bench.enter("write")
     table = table or await target.create(converted.values)
-    written = await write_rows(bench.lake, table, converted.rows, deadline_ms=bench.settings.call_deadline_ms, renames=target.renames)
+    rows, touched = converted.rows, None
+    if converted.events is not None and target.changes is not None:
+        rows, touched = await last_events(bench.lake, table, converted.events, rows, target.changes)
+    written = await write_rows(bench.lake, table, rows, deadline_ms=bench.settings.call_deadline_ms, renames=target.renames)
     deps.faults.reach("P3")
+    written = replace(written, touched=touched)
     return Prepared(table=table, written=written, letters=converted.letters, rows=converted.rows.num_rows)

@@ -91,6 +91,8 @@ class LandingSettings:
     slice_rows_max: int = 500_000
     heavy_max: int = 2
     """Slices decoded or converted at once in the process; the offload's other threads stay free for input and output."""
+    key_cache_bytes: int = 256 * 1024 * 1024
+    """Key columns of upsert tables held in memory, of one catalog's tables together; what is not held is read again for each commit."""
     batch_bytes_max: int = 128 * 1024 * 1024
     """A single batch may not decompress to more."""
     use_kernel: bool = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,12 +11,14 @@ import pyarrow as pa
 from frazil.catalogs.port import CreateTable, LoadedTable
 from frazil.catalogs.schema import arrow_schema
 from frazil.kit.errors import Refused
+from frazil.landing.changes import Changes
 from frazil.landing.convert import Shape, full_schema, value_columns
 from frazil.landing.evolution import decode_options, renamed
 from frazil.landing.identity import NamedTable
 from frazil.landing.lake import Lake, within
 from frazil.landing.options import KEYS
 from frazil.landing.settings import LandingDeps, LandingSettings
+from frazil.landing.upsert import parse_envelope, parse_upsert
 from frazil.metadata.landings import LandingSpec
 from frazil.schemas import DecodeOptions, decoder_for, evolve, parse_columns
 from frazil.schemas.framing import FramedDecoder, ids_of
@@ -38,6 +41,8 @@ class Target:
         self._declared = None if declared is None else declared.names
         self._decoder = decoder_for(spec.value, declared, options)
         kind = spec.options.get("key", KEYS[0])
+        envelope, upsert = parse_envelope(spec), parse_upsert(spec)
+        self.changes = Changes(table=spec.table, envelope=envelope, upsert=upsert) if envelope or upsert else None
         self._key = None if kind == KEYS[0] else decoder_for(kind, None, DecodeOptions())
         self._framed = self._decoder if isinstance(self._decoder, FramedDecoder) else None
         if self._framed is not None and deps.registry is None:
@@ -69,17 +74,19 @@ class Target:
 
     async def create(self, values: pa.Schema) -> LoadedTable:
         """Makes the table, or takes the one somebody made meanwhile."""
-        schema = full_schema(values, metadata_columns=self.spec.metadata_columns, key=self._key)
+        operation = self.changes is not None and self.changes.upsert is None
+        schema = full_schema(values, metadata_columns=self.spec.metadata_columns, key=self._key, operation=operation)
         properties = {"frazil.source": self._deps.source, "frazil.topics": ",".join(self.spec.topics)}
         return await self._named.create(CreateTable(schema=schema, properties=properties))
 
     def shape(self, table: LoadedTable | None) -> Shape:
         """How values are decoded for the table as it is. Raises Refused when declared columns are not in it."""
         with_metadata = self.spec.metadata_columns
+        plain = Shape(decoder=self._decoder, columns=None, metadata_columns=with_metadata, key=self._key, changes=self.changes)
         if table is None:
-            return Shape(decoder=self._decoder, columns=None, metadata_columns=with_metadata, key=self._key)
+            return plain
         only = self._declared if self._declared is not None else self._fixed_names()
-        columns = value_columns(renamed(arrow_schema(table), self.renames), metadata_columns=with_metadata, only=only)
+        columns = value_columns(renamed(arrow_schema(table), self.renames), metadata_columns=with_metadata, only=only, operation=plain.with_operation)
         if only is not None:
             have = {name.lower() for name in columns.names}
             missing = [name for name in only if name.lower() not in have]
@@ -88,7 +95,7 @@ class Target:
                     f"table {self.spec.table} has no column {', '.join(missing)}: add it, or leave it out of the landing's columns"
                 )
             self._check_types(columns)
-        return Shape(decoder=self._decoder, columns=columns, metadata_columns=with_metadata, key=self._key)
+        return replace(plain, columns=columns)
 
     def _check_types(self, columns: pa.Schema) -> None:
         """Raises Refused when the table has a declared column in a type that the declared one cannot grow into, or that into it: values

@@ -14,11 +14,24 @@ from frazil.landing.lake import Lake, within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Touched:
+    """Every key of a slice, once. Its rows from before the slice go with the commit of the slice."""
+
+    keys: pa.Table
+    write: str
+    """``positions``, ``equality`` or ``copy``."""
+    ordered: bool = False
+    """The keys were chosen by looking at the table's rows, so these must not have changed since."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """Files waiting for their commit, and the schema they were written by when it differs from the table's."""
 
     files: tuple[DataFile, ...]
     change: SchemaChange | None
+    touched: Touched | None = None
+    """Of a table with one row per key: what the rows take the place of."""
 
 
 async def write_rows(

@@ -44,6 +44,9 @@ REJECT_CODES = {
     "bad-name": "a new field has a name that no column can have",
     "type-conflict": "a new field has another type than an earlier record of the slice gave it",
     "too-many-columns": "a new field would bring the table above `columns_max`",
+    "no-operation": "an event of `envelope` does not say what happened to its row",
+    "operation": "the operation of an event is none that is known, or one that cannot be applied",
+    "no-row": "an event does not hold the row it is about",
     "unknown-field": "a field has no column, and `evolve.unknown=deadletter` says that none may be left out",
 }
 """Every code a reject can have, with its meaning."""

@@ -1,0 +1,86 @@
+"""Commits of tables with one row per key: the new rows and what makes the old ones go are one snapshot.
+
+Old rows are found in the head that the commit asserts. When the head moves meanwhile (a rewrite of our own, as a rule), they are looked up
+again in the new one; the data files are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from frazil.catalogs.commit import Committed, Landed, Lost
+from frazil.catalogs.metadata_json import MAIN, ref_snapshot
+from frazil.catalogs.port import LoadedTable
+from frazil.catalogs.progress import ancestry
+from frazil.catalogs.rowdelta import KEYS_SUMMARY, Delta
+from frazil.landing.changes import ORDER, ROW, Changes, Collapsed, collapse
+from frazil.landing.lake import Lake
+from frazil.landing.write import Touched
+
+_REPLACE: Final = "replace"
+
+
+async def last_events(lake: Lake, table: LoadedTable, events: pa.Table, rows: pa.Table, changes: Changes) -> tuple[pa.Table, Touched]:
+    """The rows to write of a slice, and the keys they take the place of. Raises Refused, Corrupt, RetryLater."""
+    upsert = changes.upsert
+    assert upsert is not None
+    found = await lake.offload.run(lambda: collapse(events, rows, changes))
+    if not upsert.by_offset:
+        newer = await lake.delta.newer(table, found.keys, list(upsert.keys), upsert.order, ORDER)
+        found = await lake.offload.run(lambda: _only(found, newer, rows))
+    return found.rows, Touched(keys=found.keys.select(list(upsert.keys)), write=upsert.write, ordered=not upsert.by_offset)
+
+
+def _only(found: Collapsed, kept: pa.Array, rows: pa.Table) -> Collapsed:
+    """Without the events that are older than the row the table has."""
+    if len(kept) == found.keys.num_rows:
+        return found
+    keys = found.keys.take(kept)
+    places = keys.column(ROW).combine_chunks().sort()
+    return Collapsed(rows=rows.take(places), keys=keys)
+
+
+async def commit_upsert(lake: Lake, landed: Landed, touched: Touched) -> Committed | Lost:
+    """See ``commit_slice``. Raises Refused, Missing, Corrupt."""
+    summary = {**landed.summary, KEYS_SUMMARY: json.dumps(touched.keys.column_names)}
+    base = landed.base
+    while True:
+        delta = await _delta(lake, base, touched, landed)
+        lake.committer.deps.faults.reach("P3")
+        outcome = await lake.committer.commit(
+            replace(landed, base=base, files=(*landed.files, *delta.files), removal=delta.removal, summary=summary, rebase=False)
+        )
+        if isinstance(outcome, Committed) or not _may_go_on(base, outcome, landed, touched):
+            return outcome
+        # What was made for the head that has passed is in no snapshot; care collects it when it is not certain that it never will be.
+        made = {lake.committer.locations.key_of(file.path) for file in delta.files}
+        await lake.objects.delete([key for key in outcome.orphans if key in made])
+        base = outcome.table
+
+
+def _may_go_on(base: LoadedTable, lost: Lost, landed: Landed, touched: Touched) -> bool:
+    """Whether the same rows may go on top of the head as it is now: nobody else moved this progress, or changed columns or rows."""
+    if any(lost.progress.get(key) != move.before for key, move in landed.moves.items()):
+        return False
+    before, after = base.metadata, lost.table.metadata
+    if any(before[name] != after[name] for name in ("table-uuid", "current-schema-id", "default-spec-id", "last-column-id")):
+        return False
+    old = ref_snapshot(before, MAIN)
+    for snapshot in ancestry(after, ref_snapshot(after, MAIN)):
+        if snapshot["snapshot-id"] == old:
+            return True
+        if touched.ordered and snapshot.get("summary", {}).get("operation") != _REPLACE:
+            return False
+    return old is None and not touched.ordered
+
+
+async def _delta(lake: Lake, table: LoadedTable, touched: Touched, landed: Landed) -> Delta:
+    if touched.write == "equality":
+        return await lake.delta.equality(table, touched.keys, landed.change)
+    if touched.write == "copy":
+        return await lake.delta.copy(table, touched.keys)
+    return await lake.delta.positions(table, touched.keys)

@@ -1,0 +1,69 @@
+"""One row per key: what a landed upsert table holds is what a replay of the events in a dict says; DuckDB is the reader."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from tests.simulation.loop import run_virtual
+from tests.unit.landing.oracle import MergingOracle
+from tests.unit.landing.world import World, auto_off
+
+from frazil.metadata.landings import LandingSpec, put_landing
+from frazil.records import build_batch
+from frazil.records.building import BatchOptions, Record
+
+COLUMNS = ("id long", "region string", "v long")
+
+
+def spec(**options: str) -> LandingSpec:
+    given = {name.replace("__", ".").replace("_key", "-key") if name == "upsert__record_key" else name.replace("__", "."): text
+             for name, text in options.items()}
+    return LandingSpec(
+        table="lake.rows", topics=("changes",), columns=COLUMNS, metadata_columns=False, options={"mode": "upsert", "upsert.key": "id", **given}
+    )
+
+
+async def send(world: World, events: list[dict[str, Any] | None], keys: list[bytes] | None = None, *, partition: int = 0) -> None:
+    now = world.clock.now_ms()
+    records = [
+        Record(
+            key=keys[at] if keys else b"k",
+            value=None if event is None else json.dumps(event).encode(),
+            timestamp_ms=now + at,
+        )
+        for at, event in enumerate(events)
+    ]
+    await world.append("changes", partition, bytes(build_batch(records, options=BatchOptions())))
+
+
+async def rows(world: World) -> dict[int, Any]:
+    found = MergingOracle(world.bucket.objects).merged(await world.location("lake.rows"))
+    assert len({row["id"] for row in found}) == len(found), found
+    return {row["id"]: row["v"] for row in found}
+
+
+@pytest.mark.parametrize("write", ["positions", "equality", "copy"])
+def test_the_last_event_of_a_key_is_its_row(write: str) -> None:
+    async def main() -> None:
+        world = World()
+        chance = random.Random(7)
+        await world.topics.create("changes", 1)
+        await put_landing(world.store, spec(upsert__write=write, envelope="op:what"))
+        expected: dict[int, int] = {}
+        for turn in range(6):
+            events: list[dict[str, Any] | None] = []
+            for at in range(60):
+                key, what = chance.randrange(25), chance.choice(["c", "u", "u", "d"])
+                events.append({"id": key, "region": "r", "v": turn * 100 + at, "what": what})
+                if what == "d":
+                    expected.pop(key, None)
+                else:
+                    expected[key] = turn * 100 + at
+            await send(world, events)
+            await world.land(3, auto_off())
+            assert await rows(world) == expected
+
+    run_virtual(main())
