@@ -7,13 +7,15 @@ A topic named by a landing spec lands where the spec says. With ``auto`` every o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from frazil.kit.errors import Refused
+from frazil.landing.routing import Route, route_of, same_tables
+from frazil.metadata.landings import DEAD_SUFFIX as DEAD_SUFFIX
 from frazil.metadata.landings import LandingSpec
+from frazil.metadata.landings import dead_table as dead_table
 from frazil.metadata.topics import TopicRecord
-
-DEAD_SUFFIX = "_dead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +50,6 @@ def auto_table(namespace: str, topic: str) -> str:
     return f"{namespace}.{topic.replace('.', '__')}"
 
 
-def dead_table(table: str) -> str:
-    """The dead-letter table of a table (R15)."""
-    return table + DEAD_SUFFIX
-
-
 def discover(specs: Sequence[LandingSpec], topics: Iterable[TopicRecord], auto: AutoLanding | None, *, interval_ms: int) -> Discovered:
     """Specs from metadata plus one automatic spec per topic that no spec names. ``interval_ms`` is for automatic ones.
 
@@ -76,7 +73,42 @@ def discover(specs: Sequence[LandingSpec], topics: Iterable[TopicRecord], auto: 
             topics_of = chosen.pop(table).topics
             why = f"{table} is the dead-letter table of {owner}; choose another table for {', '.join(topics_of)}"
             refusals.append(Refusal(table=table, topics=topics_of, why=why))
+    refusals += _refuse_routes(chosen)
     return Discovered(specs=tuple(chosen[table] for table in sorted(chosen)), refusals=tuple(refusals))
+
+
+def _refuse_routes(chosen: dict[str, LandingSpec]) -> list[Refusal]:
+    """Takes routes away that name a table of another landing or route: one table has one writer. Wrong options are refused elsewhere."""
+    routes: dict[str, Route] = {}
+    refusals = []
+    for table in sorted(chosen):
+        try:
+            route = route_of(chosen[table])
+        except Refused:
+            continue
+        if route is None:
+            continue
+        why = _rival(route, table, chosen, routes)
+        if why:
+            refusals.append(Refusal(table=table, topics=chosen[table].topics, why=f"{why}; choose other tables for the route"))
+        else:
+            routes[table] = route
+    for refusal in refusals:
+        del chosen[refusal.table]
+    return refusals
+
+
+def _rival(route: Route, name: str, chosen: Mapping[str, LandingSpec], routes: Mapping[str, Route]) -> str:
+    for table in sorted(route.named_tables):
+        if table in chosen:
+            return f"route {name} names {table}, which takes {', '.join(chosen[table].topics)}"
+        if table.removesuffix(DEAD_SUFFIX) != table and table.removesuffix(DEAD_SUFFIX) in chosen:
+            return f"route {name} names {table}, which is the dead-letter table of {table.removesuffix(DEAD_SUFFIX)}"
+    for other, known in routes.items():
+        shared = same_tables(route, known)
+        if shared:
+            return f"routes {name} and {other} would both write {shared[0]}"
+    return ""
 
 
 def _automatic(topic: str, auto: AutoLanding, interval_ms: int) -> LandingSpec:

@@ -21,6 +21,20 @@ STATES: Final = ("running", "paused", "stalled", "failed", "idle", "alert")
 _TABLE: Final = re.compile(r"[^./\x00-\x1f]+(\.[^./\x00-\x1f]+)+")
 
 
+DEAD_SUFFIX: Final = "_dead"
+
+
+def dead_table(table: str) -> str:
+    """The dead-letter table of a table, and the home of a route (R15, R07)."""
+    return table + DEAD_SUFFIX
+
+
+def check_table(table: str) -> None:
+    """Raises Refused for what is not the name of a table."""
+    if not _TABLE.fullmatch(table) or len(table.encode()) > 500:
+        raise Refused(f"table {table[:200]!r}: write namespace.name")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingSpec:
     """Topics → one table. An empty ``columns`` means: infer the schema from the values."""
@@ -36,8 +50,7 @@ class LandingSpec:
 
     def check(self) -> None:
         """Raises Refused when the spec cannot work, whatever the cluster holds."""
-        if not _TABLE.fullmatch(self.table) or len(self.table.encode()) > 500:
-            raise Refused(f"table {self.table[:200]!r}: write namespace.name")
+        check_table(self.table)
         if not self.topics:
             raise Refused(f"landing {self.table}: name at least one topic")
         for topic in self.topics:
