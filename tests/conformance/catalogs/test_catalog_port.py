@@ -15,6 +15,7 @@ from tests.simulation.loop import run_virtual
 from tests.standins import glue as glue_double
 from tests.standins.flattened import Flattened
 from tests.standins.glue import GlueDouble
+from tests.standins.hive import HiveDouble
 from tests.standins.rest_catalog import DoubleRules, RestCatalogDouble
 from tests.unit.catalogs.rig import SCHEMA, deps_at
 
@@ -65,6 +66,15 @@ def glue(path: pathlib.Path) -> tuple[Catalog, CatalogDeps]:
     return Flattened(catalog), deps
 
 
+def hive(path: pathlib.Path) -> tuple[Catalog, CatalogDeps]:
+    """Through real thrift. Databases have no levels, so namespaces are flattened on the way."""
+    double = HiveDouble().start()
+    deps = real_deps(path)
+    catalog = open_catalog(double.uri, deps, {"warehouse": f"file://{path}/warehouse"})
+    OPEN.append((double, catalog))
+    return Flattened(catalog), deps
+
+
 def rest(path: pathlib.Path) -> tuple[Catalog, CatalogDeps]:
     """Through real HTTP, in real time, with sign-in, a prefix and pages of two tables."""
     rules = DoubleRules(client_id="id", client_secret="a-secret", scope="all", prefix="main/lake", warehouse="wh", page=2)
@@ -110,7 +120,7 @@ def drive(opened: Opened, work: Coroutine[Any, Any, None]) -> None:
         run_virtual(work)
 
 
-SERVED = (rest, glue)
+SERVED = (rest, glue, hive)
 """Kinds behind a server: real time, and the server or the warehouse decides about locations."""
 KINDS = pytest.mark.parametrize("opened", [sql, memory, faulty, *SERVED])
 POINTER_KINDS = pytest.mark.parametrize("opened", [sql, memory, faulty])

@@ -61,6 +61,7 @@ class Column:
 def shown_columns(metadata: JsonObject, limits: Limits) -> tuple[Column, ...]:
     """The columns of the current schema that fit, in order (F60)."""
     found: list[Column] = []
+    names: set[str] = set()
     room = limits.total
     for field in current_schema(metadata)["fields"]:
         text = hive_type(field["type"], zoned=limits.zoned)
@@ -71,8 +72,10 @@ def shown_columns(metadata: JsonObject, limits: Limits) -> tuple[Column, ...]:
             field_id=int(field["id"]),
             required=bool(field["required"]),
         )
-        if len(column.name) > limits.name or len(text) > limits.type_text:
+        low = column.name.lower()  # metastores do not tell cases apart
+        if len(column.name) > limits.name or len(text) > limits.type_text or low in names:
             continue
+        names.add(low)
         room -= len(column.name) + len(text) + len(column.comment)
         if room < 0:
             break
