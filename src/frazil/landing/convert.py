@@ -36,6 +36,9 @@ class DeadLetter:
     headers: tuple[tuple[str, bytes | None], ...]
     code: str
     why: str
+    target_uuid: str = ""
+    """Of the table that could not take it, where one slice goes to several (a route's); empty: the table of the burial."""
+    target_name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +122,7 @@ def convert(decoded: Decoded, shape: Shape) -> Converted:
         result.batch.schema, metadata_columns=shape.metadata_columns, key=shape.key, operation=shape.with_operation
     )
     table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
-    letters = _record_letters(rows, [(reject.row, reject.code, reject.why) for reject in rejects]) + _batch_letters(decoded)
+    letters = record_letters(rows, [(reject.row, reject.code, reject.why) for reject in rejects]) + batch_letters(decoded)
     return Converted(rows=table, values=result.batch.schema, letters=letters, events=events)
 
 
@@ -159,7 +162,8 @@ def _decode_fit(shape: Shape, rows: Rows, keys: DecodedValues | None, parted: Sp
     return replace(result, rows=array("q", [inside[row] for row in result.rows]), rejects=tuple(rejects))
 
 
-def _record_letters(rows: Rows, rejects: Sequence[tuple[int, str, str]]) -> tuple[DeadLetter, ...]:
+def record_letters(rows: Rows, rejects: Sequence[tuple[int, str, str]]) -> tuple[DeadLetter, ...]:
+    """The letters of single records: position in ``rows``, code and reason of each."""
     if not rejects:
         return ()
     ends = list(accumulate(origin.rows for origin in rows.origins))
@@ -185,7 +189,8 @@ def _record_letters(rows: Rows, rejects: Sequence[tuple[int, str, str]]) -> tupl
     return tuple(letters)
 
 
-def _batch_letters(decoded: Decoded) -> tuple[DeadLetter, ...]:
+def batch_letters(decoded: Decoded) -> tuple[DeadLetter, ...]:
+    """The letters of whole batches that nobody can decode."""
     return tuple(
         DeadLetter(
             key=bad.key,

@@ -19,6 +19,7 @@ from frazil.catalogs.commit import Committed, Landed
 from frazil.catalogs.metadata_json import MAIN, ref_snapshot, snapshot_by_id
 from frazil.catalogs.port import CreateTable, LoadedTable
 from frazil.catalogs.scan import Span, read_rows
+from frazil.catalogs.schema import plan_schema
 from frazil.kit.errors import Conflict, Missing, RetryLater
 from frazil.landing.convert import DeadLetter
 from frazil.landing.lake import Lake, within
@@ -40,6 +41,7 @@ _FIELDS: Final[list[tuple[str, pa.DataType]]] = [
     ("reason", pa.string()),
     ("failed_at", _TIME),
     ("attempt", pa.string()),
+    ("target_name", pa.string()),
 ]
 DEAD_SCHEMA: Final = pa.schema(_FIELDS)
 _KEY_COLUMNS: Final = ("target_table", "topic_id", "partition", "offset")
@@ -59,6 +61,7 @@ class Burial:
     target_uuid: str
     attempt: str
     now_ms: int
+    target_name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +97,11 @@ class Graveyard:
             if check is not None:
                 check(_rows(table), missing)
             rows = await self.lake.offload.run(partial(letter_rows, missing, burial))
-            files = await within(self.lake.writer.write(table, rows), self.deadline_ms, "writing dead letters")
+            change = plan_schema(table, rows.schema)  # dead-letter tables of older versions have fewer columns
+            files = await within(self.lake.writer.write(table, rows, change=change), self.deadline_ms, "writing dead letters")
             # rebase=False: if anybody moved the table meanwhile, the letters are looked for again before a second try.
             outcome = await self.lake.committer.commit(
-                Landed(base=table, files=files, summary={"frazil.attempt": burial.attempt}, rebase=False)
+                Landed(base=table, files=files, change=change, summary={"frazil.attempt": burial.attempt}, rebase=False)
             )
             if isinstance(outcome, Committed):
                 added += len(missing)
@@ -136,7 +140,7 @@ def _not_in(found: pa.Table, letters: Sequence[DeadLetter], uuid: str) -> list[D
 
 def letter_key(letter: DeadLetter, target_uuid: str) -> LetterKey:
     """What a letter is known by."""
-    return target_uuid, letter.key.topic_id.hex(), int(letter.key.partition), letter.offset
+    return letter.target_uuid or target_uuid, letter.key.topic_id.hex(), int(letter.key.partition), letter.offset
 
 
 def chunks(letters: Sequence[DeadLetter]) -> Iterator[Sequence[DeadLetter]]:
@@ -155,7 +159,7 @@ def letter_rows(letters: Sequence[DeadLetter], burial: Burial) -> pa.Table:
     """Letters as rows of ``DEAD_SCHEMA``."""
     count = len(letters)
     columns: dict[str, Sequence[object]] = {
-        "target_table": [burial.target_uuid] * count,
+        "target_table": [letter.target_uuid or burial.target_uuid for letter in letters],
         "topic": [letter.topic for letter in letters],
         "topic_id": [letter.key.topic_id.hex() for letter in letters],
         "partition": [int(letter.key.partition) for letter in letters],
@@ -169,5 +173,6 @@ def letter_rows(letters: Sequence[DeadLetter], burial: Burial) -> pa.Table:
         "reason": [letter.why for letter in letters],
         "failed_at": [burial.now_ms * 1000] * count,
         "attempt": [burial.attempt] * count,
+        "target_name": [letter.target_name or burial.target_name for letter in letters],
     }
     return pa.Table.from_pydict(columns, schema=DEAD_SCHEMA)

@@ -74,7 +74,8 @@ class TablePipeline:
         attempt = self._attempts.next(self._deps.clock.now_ms())
         if ready.letters:
             self.source.enter("deadletter")
-            burial = Burial(target_uuid=ready.table.uuid, attempt=attempt, now_ms=self._deps.clock.now_ms())
+            now_ms = self._deps.clock.now_ms()
+            burial = Burial(target_uuid=ready.table.uuid, attempt=attempt, now_ms=now_ms, target_name=self._spec.table)
             await self._graveyard.bury(ready.letters, burial, self._check_letters)
             self._counted = False
 
@@ -90,6 +91,7 @@ class TablePipeline:
         self.ledger.load(outcome.progress)
         took_ms = self._deps.clock.monotonic_ms() - begun_ms
         self.board.note_commit(outcome.snapshot_id, rows=ready.rows, rejected=len(ready.letters))
+        self.board.advice = ready.advice
         self.board.note_times(self._deps.clock.now_ms(), took_ms=int(took_ms), losses=losses)
         return True
 
