@@ -11,6 +11,12 @@ from tests.simulation.loop import run_virtual
 from tests.unit.landing.oracle import MergingOracle
 from tests.unit.landing.world import World, auto_off
 
+from frazil.catalogs.commit import Committer
+from frazil.catalogs.rewrite import Rewriter, RewriteSettings
+from frazil.catalogs.rowdelta import RowDelta
+from frazil.catalogs.write import FileWriter
+from frazil.kit.faultpoints import FaultPoints
+from frazil.kit.tasks import spawn
 from frazil.metadata.landings import LandingSpec, put_landing
 from frazil.records import build_batch
 from frazil.records.building import BatchOptions, Record
@@ -67,3 +73,48 @@ def test_the_last_event_of_a_key_is_its_row(write: str) -> None:
             assert await rows(world) == expected
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize("write", ["positions", "equality", "copy"])
+def test_rewrites_between_commits_change_no_row(write: str) -> None:
+    """Folds of everything after every commit, and one that meets deletes that came while it was writing (F51)."""
+
+    async def main() -> None:
+        world = World(3)
+        chance = random.Random(11)
+        await world.topics.create("changes", 1)
+        await put_landing(world.store, spec(upsert__write=write, envelope="op:what"))
+        expected: dict[int, int] = {}
+        lake = rewriting(world)
+        folded = 0
+        for turn in range(8):
+            events: list[dict[str, Any] | None] = []
+            for at in range(40):
+                key, what = chance.randrange(60), chance.choice(["c", "u", "u", "d"])
+                events.append({"id": key, "region": "r", "v": turn * 100 + at, "what": what})
+                if what == "d":
+                    expected.pop(key, None)
+                else:
+                    expected[key] = turn * 100 + at
+            await send(world, events)
+            landing = spawn("land", world.land(3, auto_off()))
+            if turn % 2:
+                report = await lake.pass_once("lake.rows")  # runs beside the commit of this turn
+                folded += report.folded + report.merged
+            await landing
+            assert await rows(world) == expected
+        await lake.pass_once("lake.rows")
+        assert await rows(world) == expected
+        oracle = MergingOracle(world.bucket.objects)
+        assert not oracle.deletes(await world.location("lake.rows"))
+        assert folded
+        assert sorted(row["id"] for row in oracle.rows(await world.location("lake.rows"))) == sorted(expected)
+
+    run_virtual(main())
+
+
+def rewriting(world: World) -> Rewriter:
+    deps = world._catalog_deps(FaultPoints(), world.objects)
+    committer = Committer(world.catalog(), deps)
+    eager = RewriteSettings(dead_share=0.0, dead_rows_min=0, equality_rows_max=0, cheap_files=2)
+    return Rewriter(committer, RowDelta(committer, FileWriter(deps)), eager)

@@ -1,0 +1,275 @@
+"""Writes files of a table again: small ones merged, deleted rows left out (R24). Each rewrite is a REPLACE snapshot of its own.
+
+    head S ─► rows of some files, without what S deletes ─► new files, data sequence number of S
+                                                             │
+    head T ─► deletes that came since S ─────────────────────┤ by key: they apply to the new files as they are (newer number)
+                                                             │ by place: looked up again in the new files by the rows' keys
+                                                             └─► commit on T: old files out, new files in, places rewritten
+
+Reading and writing go on beside commits; the committer is asked when everything is an object. A rewrite that is killed leaves files that
+nobody names. One that meets deletes by place it cannot translate (a table without known key) gives up: the next pass plans anew (F51).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.catalogs.commit import Committer
+from frazil.catalogs.deletes import EQUALITY, POSITION, Place
+from frazil.catalogs.files import DataFile
+from frazil.catalogs.keys import Hits, key_columns
+from frazil.catalogs.live import Live, applies_by_equality, runs_of
+from frazil.catalogs.manifests import Entry
+from frazil.catalogs.metadata_json import MAIN, ref_snapshot
+from frazil.catalogs.port import LoadedTable
+from frazil.catalogs.progress import ancestry
+from frazil.catalogs.rewriteplan import Group, Plan, RewriteSettings, plan_rewrite
+from frazil.catalogs.rowdelta import KEYS_SUMMARY, RowDelta
+from frazil.catalogs.schema import arrow_schema
+from frazil.catalogs.snapshots import Draft
+from frazil.catalogs.writeoptions import write_options
+
+_TRIES: Final = 6
+_compute: Any = pc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteReport:
+    """What one pass did."""
+
+    merged: int = 0
+    """Data files that are part of a larger one now."""
+    folded: int = 0
+    """Data files written again without deleted rows."""
+    given_up: int = 0
+    """Rewrites that met what they could not go on with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """A rewrite that waits for its commit: ``outputs`` stand for ``inputs`` as of the head with ``sequence``."""
+
+    inputs: tuple[Entry, ...]
+    outputs: tuple[DataFile, ...]
+    sequence: int
+    seen: frozenset[str]
+    """Position deletes that are applied in the outputs."""
+
+
+class Rewriter:
+    """Rewrites of the tables of one catalog. One pass at a time per table; passes run beside commits."""
+
+    def __init__(self, committer: Committer, delta: RowDelta, settings: RewriteSettings | None = None) -> None:
+        self._committer = committer
+        self._delta = delta
+        self._settings = settings or RewriteSettings()
+
+    async def pass_once(self, ident: str) -> RewriteReport:
+        """Plans by the head as it is and does all of it. Raises Missing, Corrupt, Refused; RetryLater: call again."""
+        table = await self._committer.catalog.load(ident)
+        live = await self._delta.files.of(table)
+        plan = await self._plan(table, live)
+        merged = folded = given_up = 0
+        for group in plan.groups:
+            if not await self._rewrite(ident, group):
+                given_up += 1
+            elif group.why == "merge":
+                merged += len(group.entries)
+            else:
+                folded += len(group.entries)
+        if plan.gather:
+            await self._gather(ident)
+        return RewriteReport(merged=merged, folded=folded, given_up=given_up)
+
+    async def _plan(self, table: LoadedTable, live: Live) -> Plan:
+        if not live.data:
+            return Plan(groups=())
+        target = write_options(table.metadata.get("properties", {})).target_bytes
+        settings = replace(self._settings, target_bytes=min(target, self._settings.target_bytes))
+        dead = await self._delta.files.dead(live.of_content(POSITION)) if live.deletes else {}
+        counts = {path: len(places) for path, places in dead.items()}
+        return plan_rewrite(live, counts, settings, lambda delete, entry: applies_by_equality(table, delete, entry))
+
+    # --- one rewrite -------------------------------------------------------------------------------------------------
+
+    async def _rewrite(self, ident: str, group: Group) -> bool:
+        """False: what it stands on is gone."""
+        table = await self._committer.catalog.load(ident)
+        live = await self._delta.files.of(table)
+        now = {entry.file.path: entry for entry in live.data}
+        inputs = tuple(now[entry.file.path] for entry in group.entries if entry.file.path in now)
+        if not inputs or (group.why == "merge" and len(inputs) < 2):  # noqa: PLR2004 - one file is merged already
+            return False
+        made = await self._write(table, live, inputs)
+        for _ in range(_TRIES):
+            newest = await self._committer.catalog.load(ident)
+            if newest.uuid != table.uuid or newest.metadata["current-schema-id"] != table.metadata["current-schema-id"]:
+                break
+            if await self._is_in(newest, made):
+                self._delta.finder.forget(entry.file.path for entry in inputs)
+                return True
+            draft = await self._draft(newest, made)
+            if draft is None:
+                break
+            if await self._commit(ident, newest, draft):
+                self._delta.finder.forget(entry.file.path for entry in inputs)
+                return True
+        return False
+
+    async def _write(self, table: LoadedTable, live: Live, inputs: tuple[Entry, ...]) -> _Made:
+        deletes = await self._delta.reader.deletes(live)
+        parts = [await self._delta.reader.surviving(table, entry, deletes) for entry in inputs]
+        rows = pa.concat_tables(parts)
+        outputs = await self._delta.writer.write(table, rows) if rows.num_rows else ()
+        seen = frozenset(entry.file.path for entry in live.of_content(POSITION))
+        return _Made(inputs=inputs, outputs=tuple(outputs), sequence=live.sequence, seen=seen)
+
+    async def _is_in(self, table: LoadedTable, made: _Made) -> bool:
+        """Whether an earlier try came through although its answer was lost."""
+        live = await self._delta.files.of(table)
+        return bool(made.outputs) and made.outputs[0].path in live.holders
+
+    async def _commit(self, ident: str, head: LoadedTable, draft: Draft) -> bool:
+        expected = ref_snapshot(head.metadata, MAIN)
+
+        async def plan(newest: LoadedTable) -> Draft | None:
+            same = newest.uuid == head.uuid and ref_snapshot(newest.metadata, MAIN) == expected
+            return draft if same else None
+
+        return await self._committer.replace(ident, plan) is not None
+
+    async def _draft(self, table: LoadedTable, made: _Made) -> Draft | None:
+        """The commit on top of this head. None: an input is gone, or deletes have come that cannot be translated."""
+        live = await self._delta.files.of(table)
+        inputs = {entry.file.path for entry in made.inputs}
+        if not inputs <= live.holders.keys():
+            return None
+        positions = live.of_content(POSITION)
+        late = await self._late(positions, made, inputs)
+        moved: tuple[Hits, ...] | None = await self._translate(table, made, late) if late else ()
+        if moved is None:
+            return None
+        outdated, kept = await self._without(positions, inputs)
+        deletes = await self._write_places(table, moved, kept)
+        spent = self._spent_equality(table, live, inputs, made)
+        removal = await self._delta.remover.plan(table, live, {*inputs, *outdated, *spent})
+        return Draft(
+            operation="replace",
+            files=(*made.outputs, *deletes),
+            removed=removal.files,
+            rewritten=removal.rewritten,
+            replaced=removal.replaced,
+            snapshot_id=removal.snapshot_id,
+            sequence=made.sequence,
+            summary=_key_summary(table),
+        )
+
+    # --- deletes by place --------------------------------------------------------------------------------------------
+
+    async def _late(self, positions: Sequence[Entry], made: _Made, inputs: set[str]) -> dict[str, pa.Array]:
+        """Places in the inputs that were deleted after these were read."""
+        dead = await self._delta.files.dead([entry for entry in positions if entry.file.path not in made.seen])
+        return {path: places for path, places in dead.items() if path in inputs}
+
+    async def _translate(self, table: LoadedTable, made: _Made, late: Mapping[str, pa.Array]) -> tuple[Hits, ...] | None:
+        """The same rows in the outputs, found by their keys. None: the table's key is not known."""
+        names = _key_of(table)
+        have = arrow_schema(table)
+        if names is None or any(name not in have.names for name in names):
+            return None
+        schema = key_columns(have, names)
+        by_path = {entry.file.path: entry for entry in made.inputs}
+        keys = [(await self._delta.finder.columns(by_path[path], schema)).take(places) for path, places in late.items()]
+        outputs = [
+            Entry(status=1, snapshot_id=0, sequence_number=made.sequence, file_sequence_number=made.sequence, file=file)
+            for file in made.outputs
+        ]
+        return tuple(await self._delta.finder.find(outputs, pa.concat_tables(keys), schema))
+
+    async def _without(self, positions: Sequence[Entry], inputs: set[str]) -> tuple[set[str], dict[Place, dict[str, list[pa.Array]]]]:
+        """Position deletes that are about an input, and what else they say."""
+        outdated: set[str] = set()
+        kept: dict[Place, dict[str, list[pa.Array]]] = {}
+        for entry in positions:
+            runs = runs_of(await self._delta.files.places(entry))
+            if not any(path in inputs for path, _ in runs):
+                continue
+            outdated.add(entry.file.path)
+            place = Place(spec_id=entry.file.spec_id, partition=entry.file.partition)
+            for path, places in runs:
+                if path not in inputs:
+                    kept.setdefault(place, {}).setdefault(path, []).append(places)
+        return outdated, kept
+
+    async def _write_places(
+        self, table: LoadedTable, moved: Sequence[Hits], kept: Mapping[Place, Mapping[str, list[pa.Array]]]
+    ) -> list[DataFile]:
+        files = list(await self._delta.delete_hits(table, moved)) if moved else []
+        for place, by_path in kept.items():
+            places = {path: _compute.unique(pa.concat_arrays(parts)) for path, parts in by_path.items()}
+            files.append(await self._delta.deletes.positions(table, places, place))
+        return files
+
+    async def _gather(self, ident: str) -> bool:
+        """Position deletes in as few files as there are partitions; what is about files that are gone is left out."""
+        table = await self._committer.catalog.load(ident)
+        live = await self._delta.files.of(table)
+        data = {entry.file.path for entry in live.data}
+        gone = {path for entry in live.of_content(POSITION) for path, _ in runs_of(await self._delta.files.places(entry)) if path not in data}
+        positions = live.of_content(POSITION)
+        kept: dict[Place, dict[str, list[pa.Array]]] = {}
+        for entry in positions:
+            place = Place(spec_id=entry.file.spec_id, partition=entry.file.partition)
+            for path, places in runs_of(await self._delta.files.places(entry)):
+                if path not in gone:
+                    kept.setdefault(place, {}).setdefault(path, []).append(places)
+        if len(kept) >= len(positions):
+            return False
+        files = await self._write_places(table, (), kept)
+        removal = await self._delta.remover.plan(table, live, {entry.file.path for entry in positions})
+        draft = Draft(
+            operation="replace",
+            files=files,
+            removed=removal.files,
+            rewritten=removal.rewritten,
+            replaced=removal.replaced,
+            snapshot_id=removal.snapshot_id,
+            summary=_key_summary(table),
+        )
+        return await self._commit(ident, table, draft)
+
+    # --- deletes by key ----------------------------------------------------------------------------------------------
+
+    def _spent_equality(self, table: LoadedTable, live: Live, inputs: set[str], made: _Made) -> set[str]:
+        """Equality deletes that no data file is older than any more once this rewrite is in."""
+        rest = [entry for entry in live.data if entry.file.path not in inputs]
+        outputs = [
+            Entry(status=1, snapshot_id=0, sequence_number=made.sequence, file_sequence_number=made.sequence, file=file)
+            for file in made.outputs
+        ]
+        return {
+            delete.file.path
+            for delete in live.of_content(EQUALITY)
+            if not any(applies_by_equality(table, delete, entry) for entry in (*rest, *outputs))
+        }
+
+
+def _key_of(table: LoadedTable) -> list[str] | None:
+    """The columns that make a row the same row, as the newest of our snapshots says."""
+    for snapshot in ancestry(table.metadata, ref_snapshot(table.metadata, MAIN)):
+        text = snapshot.get("summary", {}).get(KEYS_SUMMARY)
+        if text is not None:
+            return [str(name) for name in json.loads(text)]
+    return None
+
+
+def _key_summary(table: LoadedTable) -> dict[str, str]:
+    names = _key_of(table)
+    return {} if names is None else {KEYS_SUMMARY: json.dumps(names)}
+
