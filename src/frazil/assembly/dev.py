@@ -32,8 +32,9 @@ async def run_dev(settings: FrazilSettings, *, config: str | None, flags: Mappin
     with LockedDirectory(pathlib.Path(settings.data_dir)):
         async with stop_requested(supervised=False) as stop:
             command = [sys.executable, "-m", "frazil", *_arguments(config, flags)]
-            roles = ("broker", "land")
-            keepers = [spawn(f"keep {role}", _keep(role, [*command, role, "--supervised"], stop)) for role in roles]
+            served = settings.registry.port and not settings.registry.url
+            roles = {"broker": ["broker"], "land": ["land", *(["--with-registry"] if served else [])]}
+            keepers = [spawn(f"keep {role}", _keep(role, [*command, *words, "--supervised"], stop)) for role, words in roles.items()]
             results = await asyncio.gather(*keepers, return_exceptions=True)
     for result in results:
         if isinstance(result, Refused):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from frazil.assembly.log_lines import set_up_logging
 from frazil.assembly.namedcatalogs import CatalogBook
-from frazil.assembly.registry import opened_registry
+from frazil.assembly.registry import opened_registry, registry_beside
 from frazil.assembly.running import finish, first_of
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stopping import stop_requested
@@ -31,13 +31,14 @@ _KEPT_PART = 8
 """Of the bound on slices the kernel may keep an eighth as freed blocks."""
 
 
-async def run_landing(settings: FrazilSettings, *, supervised: bool) -> None:
+async def run_landing(settings: FrazilSettings, *, supervised: bool, with_registry: bool = False) -> None:
     """Lands until SIGTERM or SIGINT; a clean stop tries a last commit per table."""
     set_up_logging(settings.log_level)
     async with (
         stop_requested(supervised=supervised) as stop,
         open_stores(settings, stop=stop) as stores,
-        opened_registry(settings, stores.clock) as registry,
+        opened_registry(settings, stores.clock, (stores.metadata, stores.offload)) as registry,
+        registry_beside(settings, stores, wanted=with_registry),
     ):
         index = LogIndex(stores.metadata, shards=stores.instance.shards, producers=False)
         book = CatalogBook(settings, stores.catalog_deps, stores.catalog)

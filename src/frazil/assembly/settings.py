@@ -113,9 +113,11 @@ class LandingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySettings:
-    """The schema registry, for topics whose values name their schema."""
+    """The schema registry, for topics whose values name their schema: one at ``url``, or the cluster's own."""
 
-    url: str = setting("", "schema registry with Confluent's API, http://host:8081; Apicurio: http://host:8080/apis/ccompat/v7")
+    host: str = setting("127.0.0.1", "address the cluster's own registry listens on")
+    port: int = setting(8081, "port of the cluster's own registry; 0: `frazil dev` does not serve it", least=0, most=65535)
+    url: str = setting("", "another schema registry, with Confluent's API, http://host:8081; Apicurio: http://host:8080/apis/ccompat/v7")
     basic_auth: str = setting("", "user:password for the registry", secret=True)
     token: str = setting("", "bearer token for the registry", secret=True)
     ca_file: str = setting("", "PEM file of the registry's certificate authority; empty: the system's")

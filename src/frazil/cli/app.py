@@ -18,6 +18,7 @@ from frazil.cli.group import group
 from frazil.cli.land import land
 from frazil.cli.output import FORMATS
 from frazil.cli.produce import produce
+from frazil.cli.registry import registry
 from frazil.cli.restore import restore
 from frazil.cli.session import Session
 from frazil.cli.sql import sql
@@ -45,6 +46,9 @@ def main(context: click.Context, config: str | None, output: str, bootstrap: str
     context.obj = session
 
 
-for command in (dev, broker, land, apply, diff, topic, group, produce, consume, table, sql, restore, doctor, bench, config, completion):
+for command in (
+    dev, broker, land, registry, apply, diff, topic, group, produce, consume, table, sql,
+    restore, doctor, bench, config, completion,
+):  # fmt: skip
     main.add_command(command)
 accept_after(main)

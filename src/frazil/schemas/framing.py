@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
+import pyarrow as pa
+
 from frazil.schemas.arrays import BinaryColumn
 from frazil.schemas.port import Decoder
 from frazil.schemas.unfit import Unfit
@@ -52,6 +54,10 @@ class FramedDecoder(Decoder, Protocol):
 
     def learn(self, found: Mapping[int, Found]) -> None:
         """Takes the answer for every id of ``ids_of(values)``; it holds until the next call."""
+        ...
+
+    def preview(self, schema_id: int, schema: pa.Schema) -> pa.Schema:
+        """The columns ``schema`` as a value of a schema that was learnt would leave them. Raises Unfit when its values could not land."""
         ...
 
 

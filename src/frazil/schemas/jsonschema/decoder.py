@@ -37,6 +37,11 @@ class JsonSchemaDecoder:
         known = {schema_id: schema for schema_id, schema in self._schemas.items() if isinstance(schema, JsonSchema)}
         self._schemas = {schema_id: known.get(schema_id) or self._compile(schema_id, one) for schema_id, one in found.items()}
 
+    def preview(self, schema_id: int, schema: pa.Schema) -> pa.Schema:
+        """See ``framing.FramedDecoder``. What the schema does not type is seen from the values."""
+        self._known(schema_id)
+        return schema if self._inner.schema is not None else self._typed(schema, {schema_id: None})
+
     def decode(self, values: Values, schema: pa.Schema | None = None) -> Decoded:
         """See Decoder. ``learn`` must have been told every id that occurs."""
         wanted = schema if schema is not None else self._inner.schema or _EMPTY
