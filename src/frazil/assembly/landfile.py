@@ -41,8 +41,8 @@ _REPORT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    """Everything open that a landing process needs."""
+class ManifestRun:
+    """Everything open that a landing process of manifests needs."""
 
     title: str
     tools: Tools
@@ -57,11 +57,9 @@ class _Run:
 async def run_manifest(settings: FrazilSettings, files: Sequence[str]) -> None:
     """Lands until SIGTERM or SIGINT. Raises Refused for manifests that cannot be run so, also for secrets that are not there."""
     set_up_logging(settings.log_level)
-    manifests = load_manifests(files)
-    check_together(manifests)
     async with (
         stop_requested(supervised=False) as stop,
-        _opened(settings, manifests, stop) as run,
+        opened_manifests(settings, files, stop) as run,
         opened_registry(settings, run.tools.clock) as registry,
     ):
         landing = Landing(replace(_deps(run), registry=registry), _numbers(settings, run))
@@ -73,7 +71,14 @@ async def run_manifest(settings: FrazilSettings, files: Sequence[str]) -> None:
         await finish(tasks, keep_name="landing")
 
 
-def _deps(run: _Run) -> LandingDeps:
+def opened_manifests(settings: FrazilSettings, files: Sequence[str], stop: asyncio.Event) -> AbstractAsyncContextManager[ManifestRun]:
+    """The log, catalogs and landings of manifests, opened. Raises Refused for those that cannot be run together, or here."""
+    manifests = load_manifests(files)
+    check_together(manifests)
+    return _opened(settings, manifests, stop)
+
+
+def _deps(run: ManifestRun) -> LandingDeps:
     return LandingDeps(
         store=run.source.store,
         topics=run.source.topics,
@@ -93,12 +98,12 @@ def _deps(run: _Run) -> LandingDeps:
     )
 
 
-def _numbers(settings: FrazilSettings, run: _Run) -> LandingSettings:
+def _numbers(settings: FrazilSettings, run: ManifestRun) -> LandingSettings:
     numbers = replace(landing_settings(settings), auto=None)
     return numbers if run.parallelism is None else replace(numbers, heavy_max=run.parallelism)
 
 
-def _opened(settings: FrazilSettings, manifests: Sequence[Manifest], stop: asyncio.Event) -> AbstractAsyncContextManager[_Run]:
+def _opened(settings: FrazilSettings, manifests: Sequence[Manifest], stop: asyncio.Event) -> AbstractAsyncContextManager[ManifestRun]:
     """What the manifests are about, opened. Raises Refused when it is not one processor, or tables and their catalogs."""
     titles = ", ".join(manifest.title for manifest in manifests)
     for manifest in manifests:
@@ -114,14 +119,14 @@ def _opened(settings: FrazilSettings, manifests: Sequence[Manifest], stop: async
 
 
 @asynccontextmanager
-async def _processor(settings: FrazilSettings, manifest: Manifest, spec: ProcessorSpec, stop: asyncio.Event) -> AsyncIterator[_Run]:
+async def _processor(settings: FrazilSettings, manifest: Manifest, spec: ProcessorSpec, stop: asyncio.Event) -> AsyncIterator[ManifestRun]:
     landings = _checked(landings_of(manifest, landing_defaults(settings)))
     name = manifest.metadata.name
     async with _tools() as tools, open_source(settings, spec, tools, stop) as source:
         deps = CatalogDeps(objects=source.objects, offload=tools.offload, clock=tools.clock, chance=tools.chance, faults=tools.faults)
         catalog, managed = open_named(spec.sink.catalog, settings, deps)
         try:
-            yield _Run(
+            yield ManifestRun(
                 title=manifest.title,
                 tools=tools,
                 source=source,
@@ -136,7 +141,7 @@ async def _processor(settings: FrazilSettings, manifest: Manifest, spec: Process
 
 
 @asynccontextmanager
-async def _tables(settings: FrazilSettings, manifests: Sequence[Manifest], stop: asyncio.Event) -> AsyncIterator[_Run]:
+async def _tables(settings: FrazilSettings, manifests: Sequence[Manifest], stop: asyncio.Event) -> AsyncIterator[ManifestRun]:
     tables = [manifest for manifest in manifests if isinstance(manifest.spec, TableSpec)]
     landings = _checked(wanted_of(tables, landing_defaults(settings)).landings)
     async with open_stores(settings, create=False, stop=stop) as stores:
@@ -152,7 +157,7 @@ async def _tables(settings: FrazilSettings, manifests: Sequence[Manifest], stop:
                     raise Refused(f"table {landing.table}: no catalog {name!r} in the cluster or in these manifests")
                 check_owner(landing, await get_landing(stores.metadata, landing.table))
             tools = Tools(clock=stores.clock, chance=stores.chance, offload=stores.offload, faults=stores.faults)
-            yield _Run(
+            yield ManifestRun(
                 title=", ".join(manifest.title for manifest in tables),
                 tools=tools,
                 source=cluster_source(settings, stores.metadata, stores.objects, stores.instance, tools),

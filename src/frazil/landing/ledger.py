@@ -62,6 +62,10 @@ class Ledger:
         """What the table says, and nothing else."""
         return self._table.get(self._at(key))
 
+    def place(self, key: PartitionKey) -> SourcePartition:
+        """The name under which the table's progress has, or will have, this partition."""
+        return self._at(key)
+
     def recognises(self, keys: Iterable[PartitionKey]) -> bool:
         """The logs are still those that were planned from. False: one was made anew since, and what was read may be of either."""
         naming = self._naming

@@ -14,8 +14,8 @@ from frazil.kit.errors import FrazilError, RetryLater
 from frazil.kit.names import PartitionKey
 from frazil.kit.tasks import spawn
 from frazil.landing.decode import BadPartition, Read
-from frazil.log.read import LogReader
 from frazil.log.refs import Slice, Want
+from frazil.log.view import LogSource
 
 PROBES_MAX = 256
 
@@ -51,7 +51,7 @@ class _TooSlow(RetryLater):
 class SliceReader:
     """Reads for one table; remembers which partitions are being probed."""
 
-    def __init__(self, reader: LogReader, patience: Patience) -> None:
+    def __init__(self, reader: LogSource, patience: Patience) -> None:
         self._reader = reader
         self._patience = patience
         self._probes: dict[PartitionKey, _Probe] = {}

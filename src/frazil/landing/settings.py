@@ -14,8 +14,7 @@ from frazil.kit.tasks import Offload
 from frazil.landing.discover import AutoLanding
 from frazil.landing.naming import SourceNaming
 from frazil.landing.sharing import Alone, Sharing
-from frazil.log.read import LogReader
-from frazil.log.view import LogView
+from frazil.log.view import LogSource, LogView
 from frazil.metadata.landings import LandingSpec
 from frazil.metadata.port import MetadataStore
 from frazil.metadata.topics import TopicRecord
@@ -50,7 +49,7 @@ class LandingDeps:
     store: MetadataStore
     topics: TopicView
     index: LogView
-    reader: LogReader
+    reader: LogSource
     objects: ObjectStore
     catalogs: Mapping[str, Catalog]
     source: str

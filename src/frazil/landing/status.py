@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from frazil.landing.decode import BadPartition
-from frazil.landing.plan import Loss, describe_losses
+from frazil.landing.plan import Loss, PartitionState, describe_losses
 from frazil.metadata.landings import LandingStatus, put_status
 from frazil.metadata.port import MetadataStore
 
@@ -49,6 +49,8 @@ class Board:
     losses: tuple[str, ...] = ()
     alarm: str = ""
     """What somebody wanted to be told although landing goes on."""
+    advice: str = ""
+    """What would make the landing cheaper, or what it waits for without stopping."""
     lag_records: int = 0
     freshness_ms: int = 0
     waiting_partition: int = -1
@@ -73,6 +75,16 @@ class Board:
         self.last_commit_ms, self.commit_took_ms = now_ms, took_ms
         if losses:
             self.losses = (*self.losses, f"lost to retention: {describe_losses(losses)}")[-LOSSES_MAX:]
+
+    def note_reset(self, states: Sequence[tuple[PartitionState, int | None]]) -> None:
+        """Progress as read anew, and as it was known before: somebody may have set it back."""
+        back = [
+            f"{state.topic}[{state.key.partition}] {before} to {state.next_offset}"
+            for state, before in states
+            if before is not None and state.next_offset is not None and state.next_offset < before
+        ]
+        if back:
+            self.losses = (*self.losses, f"progress was set back: {', '.join(back)}"[:REASON_CHARACTERS_MAX])[-LOSSES_MAX:]
 
     def enter(self, stage: str, now_ms: float) -> None:
         """The owner begins ``stage``."""
@@ -145,7 +157,8 @@ def _verdict(board: Board, monotonic_ms: float, trouble: str | None) -> tuple[st
         return "alert", "deadletter", board.alarm
     absent = [f"no topic {name}" for name in board.absent]
     done = ["done: everything up to the end of option to is landed"] if board.done else []
-    note = "; ".join([*absent, *done, *board.losses])[:REASON_CHARACTERS_MAX]
+    advice = [board.advice] if board.advice else []
+    note = "; ".join([*absent, *done, *board.losses, *advice])[:REASON_CHARACTERS_MAX]
     return ("idle" if board.lag_records == 0 else "running"), "", note
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from frazil.kit.names import PartitionKey
-from frazil.log.refs import Bounds, Ref
+from frazil.log.refs import Bounds, OffsetAt, Ref, Slice, Want
 
 
 class LogView(Protocol):
@@ -38,4 +38,20 @@ class LogView(Protocol):
 
     def trouble(self, key: PartitionKey) -> str | None:
         """Why the partition is not served to its end: offsets and reason; None when it is."""
+        ...
+
+
+class LogSource(Protocol):
+    """The records themselves."""
+
+    async def fetch(self, key: PartitionKey, offset: int, *, bytes_max: int) -> Slice:
+        """Batches from the one that contains ``offset`` on; empty at the end. Raises OffsetOutOfRange, Corrupt, RetryLater."""
+        ...
+
+    async def read_many(self, wants: Sequence[Want]) -> tuple[Slice, ...]:
+        """One slice per want, in order. Raises as ``fetch`` does, for the first want that cannot be served."""
+        ...
+
+    async def find_time(self, key: PartitionKey, timestamp_ms: int) -> OffsetAt | None:
+        """The first record with a timestamp ≥ ``timestamp_ms``; None when there is none."""
         ...
