@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from frazil.catalogs.port import JsonObject
+from frazil.catalogs.port import JsonObject, LoadedTable
 from frazil.kit.errors import Conflict, Refused
 
 MAIN: Final = "main"
@@ -120,12 +120,16 @@ def _expect(kind: str, wanted: object, found: object) -> None:
 # --- looking things up -------------------------------------------------------------------------------------------------
 
 
-def check_format(ident: str, metadata: JsonObject) -> None:
-    """Refuses tables of a format version whose snapshots have other fields than those written here (version 3: row lineage)."""
-    version = int(metadata["format-version"])
+def check_writable(table: LoadedTable) -> None:
+    """Refuses tables that cannot be committed to, before anything is uploaded for them (F67): the catalog offers no commits, or the
+    format version's snapshots have other fields than those written here (version 3: row lineage).
+    """
+    if table.read_only:
+        raise Refused(f"table {table.ident}: {table.read_only}")
+    version = int(table.metadata["format-version"])
     if version != FORMAT_WRITTEN:
         way = "upgrade the table to 2" if version < FORMAT_WRITTEN else "land into another table"
-        raise Refused(f"table {ident} has Iceberg format version {version}, and only {FORMAT_WRITTEN} is written here; {way}")
+        raise Refused(f"table {table.ident} has Iceberg format version {version}, and only {FORMAT_WRITTEN} is written here; {way}")
 
 
 def current_schema(metadata: JsonObject) -> JsonObject:

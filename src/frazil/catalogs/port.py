@@ -34,6 +34,8 @@ class LoadedTable:
     metadata: JsonObject
     """The table metadata as Iceberg's JSON (format version 2)."""
     metadata_location: str
+    read_only: str = ""
+    """Why nobody can commit to it through this catalog; empty: one can."""
 
     @property
     def uuid(self) -> str:

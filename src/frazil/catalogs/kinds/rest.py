@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from frazil.catalogs.locations import canonical, hex_of
 from frazil.catalogs.pointers import DEFAULT_PROPERTIES
 from frazil.catalogs.port import OWNS_LOCATION, Catalog, CatalogDeps, CreateTable, JsonObject, LoadedTable, split_ident
-from frazil.catalogs.rest.client import CREDENTIALS_ENDPOINT, Call, RestClient
+from frazil.catalogs.rest.client import COMMIT_ENDPOINT, CREATE_ENDPOINT, CREDENTIALS_ENDPOINT, Call, RestClient
 from frazil.catalogs.rest.http import HttpxHttp
 from frazil.catalogs.rest.properties import RestProperties, rest_properties
 from frazil.catalogs.rest.vended import DELEGATION, accesses_of
@@ -68,6 +69,7 @@ class RestCatalog(Catalog):
     async def create(self, ident: str, table: CreateTable) -> LoadedTable:
         """See ``Catalog.create``. The catalog chooses the location."""
         namespace, name = split_ident(ident)
+        await self._check_offered(CREATE_ENDPOINT, f"creating table {ident}")
         create_id = hex_of(self._deps.chance, 64)
         body = {
             "name": name,
@@ -89,6 +91,7 @@ class RestCatalog(Catalog):
     async def commit(self, ident: str, base: LoadedTable, requirements: Sequence[JsonObject], updates: Sequence[JsonObject]) -> LoadedTable:
         """See ``Catalog.commit``."""
         namespace, name = split_ident(ident)
+        await self._check_offered(COMMIT_ENDPOINT, f"committing to table {ident}")
         body = {
             "identifier": {"namespace": namespace.split("."), "name": name},
             "requirements": list(requirements),
@@ -133,6 +136,11 @@ class RestCatalog(Catalog):
     async def close(self) -> None:
         """See ``Catalog.close``."""
         await self._client.close()
+
+    async def _check_offered(self, endpoint: str, what: str) -> None:
+        """Raises Refused when the catalog says that it does not offer this (F67)."""
+        if (await self._client.config()).lacks(endpoint):
+            raise Refused(f"{what}: {_without(endpoint)}")
 
     # --- making tables -----------------------------------------------------------------------------------------------
 
@@ -197,7 +205,8 @@ class RestCatalog(Catalog):
         return DELEGATION if self._client.properties.vended else {}
 
     async def _take(self, ident: str, result: Mapping[str, Any]) -> LoadedTable:
-        table = _loaded(ident, result)
+        lacks = (await self._client.config()).lacks(COMMIT_ENDPOINT)
+        table = replace(_loaded(ident, result), read_only=_without(COMMIT_ENDPOINT) if lacks else "")
         properties = table.metadata["properties"]
         others = (properties.get(name) for name in ("write.data.path", "write.metadata.path", "write.object-storage.path"))
         self._locations[ident] = (table.location, *(str(place) for place in others if place))
@@ -228,6 +237,10 @@ def _loaded(ident: str, result: Mapping[str, Any]) -> LoadedTable:
     if not isinstance(metadata, Mapping) or not isinstance(location, str):
         raise Refused(f"table {ident}: the catalog's answer has no metadata or no metadata-location")
     return LoadedTable(ident=ident, metadata=normal(metadata), metadata_location=location)
+
+
+def _without(endpoint: str) -> str:
+    return f"this catalog is read-only for Iceberg clients: it does not offer {endpoint}; use one that takes commits"
 
 
 def normal(metadata: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -11,8 +12,12 @@ from frazil.catalogs.rest.http import Answer
 from frazil.kit.clock import Clock
 from frazil.kit.errors import Conflict, FrazilError, Missing, OutcomeUnknown, Refused, RetryLater
 
-UNAUTHORIZED: Final = frozenset({401, 419})
+_UNAUTHORIZED: Final = frozenset({401, 419})
 """Sign in again, then once more. 419 is the protocol's "authentication timed out"."""
+_ENDED: Final = re.compile(
+    r"\b(token|jwt|credentials?|session)\b.{0,80}\b(expired|ended|invalid|revoked|timed out)\b", re.IGNORECASE | re.DOTALL
+)
+"""What some gateways say with 403 when a token has ended (F64)."""
 _BUSY: Final = frozenset({425, 429, 503})
 _WORDS_MAX: Final = 600
 _AFTER_MS: Final = 1_000
@@ -62,6 +67,11 @@ def error_of(answer: Answer, what: str, *, clock: Clock, words: Words, applying:
         place = answer.headers.get("location", "nowhere")[:200]
         return Refused(f"{what}: the catalog answers {status} (redirect to {place}); set its final address")
     return Refused(text)
+
+
+def signed_out(answer: Answer) -> bool:
+    """Whether the catalog did not accept the sign-in, so that a newer one may help."""
+    return answer.status in _UNAUTHORIZED or (answer.status == 403 and bool(_ENDED.search(server_words(answer))))
 
 
 def server_words(answer: Answer) -> str:

@@ -108,7 +108,7 @@ class ClientCredentials(Auth):
             headers={"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"},
             body=urlencode({name: value for name, value in form.items() if value}).encode(),
         )
-        what = f"signing in at {given.server_uri.split('?')[0]}"
+        what = f"signing in with the catalog credential at {given.server_uri.split('?')[0]}"
         asked_ms = self._clock.monotonic_ms()
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode
 
 from frazil.catalogs.port import split_ident
-from frazil.catalogs.rest.answers import UNAUTHORIZED, Words, error_of
+from frazil.catalogs.rest.answers import Words, error_of, retry_after_ms, signed_out
 from frazil.catalogs.rest.auth import Anonymous, Auth, Bearer, ClientCredentials
 from frazil.catalogs.rest.http import Answer, Http, Request
 from frazil.catalogs.rest.properties import RestProperties, secrets_in
@@ -21,6 +21,8 @@ from frazil.kit.tasks import Offload
 _SEPARATOR: Final = "\x1f"
 _READS: Final = frozenset({"GET", "HEAD"})
 CREDENTIALS_ENDPOINT: Final = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"
+CREATE_ENDPOINT: Final = "POST /v1/{prefix}/namespaces/{namespace}/tables"
+COMMIT_ENDPOINT: Final = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,12 @@ class Config:
     storage: Mapping[str, str] = field(repr=False)
     """``s3.*`` and ``client.*``."""
     endpoints: frozenset[str]
+    """What it says it offers; empty when it does not say."""
     headers: Mapping[str, str] = field(repr=False)
+
+    def lacks(self, endpoint: str) -> bool:
+        """Whether the catalog says what it offers and this is not among it."""
+        return bool(self.endpoints) and endpoint not in self.endpoints
 
 
 class RestClient:
@@ -59,6 +66,7 @@ class RestClient:
         self._auth = self._sign_in(offload)
         self._config: Config | None = None
         self._turn = asyncio.Lock()
+        self._wait_until_ms = 0.0
 
     async def config(self) -> Config:
         """The catalog's configuration, asked for once. Raises Refused, RetryLater."""
@@ -73,6 +81,7 @@ class RestClient:
 
         Raises Conflict, Missing, Refused, RetryLater; OutcomeUnknown for anything but a read whose answer was lost.
         """
+        self._check_turn(call)
         config = await self.config()
         base = "/".join(part for part in (f"{self.properties.uri}/v1", config.prefix) if part)
         query = f"?{urlencode(call.query)}" if call.query else ""
@@ -122,7 +131,7 @@ class RestClient:
             prefix=merged.get("prefix", "").strip("/"),
             separator=unquote(merged.get("namespace-separator", _SEPARATOR)),
             storage={name: text for name, text in merged.items() if name.startswith(("s3.", "client."))},
-            endpoints=frozenset(map(str, value.get("endpoints") or ())),
+            endpoints=frozenset(_endpoint(str(text)) for text in value.get("endpoints") or ()),
             headers={**headers, **given.headers},
         )
 
@@ -134,6 +143,7 @@ class RestClient:
             body=b"" if call.body is None else json.dumps(call.body, separators=(",", ":")).encode(),
         )
         answer = await self._answered(call, request)
+        self._note_wait(answer)
         if answer.status // 100 != 2:
             raise error_of(answer, call.what, clock=self._clock, words=self.words, applying=call.method not in _READS)
         if not answer.body.strip():
@@ -147,6 +157,16 @@ class RestClient:
         why = f"{call.what}: the answer (status {answer.status}) is not a JSON object"
         raise RetryLater(why) if call.method in _READS else OutcomeUnknown(why)
 
+    def _check_turn(self, call: Call) -> None:
+        """A catalog that said when to come back is not asked anything before (F66)."""
+        left_ms = self._wait_until_ms - self._clock.monotonic_ms()
+        if left_ms > 0:
+            raise RetryLater(f"{call.what}: the catalog asked to wait {left_ms / 1000:.1f} s more", after_ms=int(left_ms) + 1)
+
+    def _note_wait(self, answer: Answer) -> None:
+        if answer.status in (429, 503) and "retry-after" in answer.headers:
+            self._wait_until_ms = self._clock.monotonic_ms() + retry_after_ms(answer, self._clock)
+
     async def _answered(self, call: Call, request: Request) -> Answer:
         """An answer; when the catalog does not accept the sign-in, one more after signing in anew."""
         under_way = False  # of the request itself, not of a sign-in
@@ -157,7 +177,7 @@ class RestClient:
                     under_way = True
                     answer = await self._delivered(call, signed)
                     under_way = False
-                    if answer.status not in UNAUTHORIZED or again or not await self._auth.renew(signed):
+                    if again or not signed_out(answer) or not await self._auth.renew(signed):
                         break
                 return answer
         except TimeoutError:
@@ -175,6 +195,12 @@ class RestClient:
             return await self._http.send(request)
         except OutcomeUnknown as error:
             raise RetryLater(f"{call.what}: {self.words.clean(str(error))}") from None
+
+
+def _endpoint(text: str) -> str:
+    """One spelling: some servers leave the slash before ``v1`` away."""
+    method, _, path = text.strip().partition(" ")
+    return f"{method.upper()} /{path.strip().lstrip('/')}"
 
 
 def _texts(value: object) -> dict[str, str]:
