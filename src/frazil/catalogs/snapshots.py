@@ -23,7 +23,7 @@ from frazil.catalogs.manifests import (
     assign_sequence,
     in_snapshot,
 )
-from frazil.catalogs.metadata_json import MAIN, check_format, current_schema, partition_spec, ref_snapshot, snapshot_by_id
+from frazil.catalogs.metadata_json import MAIN, check_writable, current_schema, partition_spec, ref_snapshot, snapshot_by_id
 from frazil.catalogs.partition import schema_for_spec
 from frazil.catalogs.port import CatalogDeps, JsonObject, LoadedTable
 from frazil.catalogs.progress import (
@@ -116,7 +116,7 @@ class Snapshots:
         Raises Refused for a table of another format version, Corrupt when a data file is not whole in the store, RetryLater when an
         object could not be stored.
         """
-        check_format(base.ident, base.metadata)
+        check_writable(base)
         await asyncio.gather(*(check_data_file(self._deps.objects, self._locations, file) for file in draft.files))
         identity = self._identify(base, draft.snapshot_id)
         reached = moved(progress, draft.moves)

@@ -20,7 +20,7 @@ from frazil.catalogs.files import DataFile
 from frazil.catalogs.grouping import Group, group_rows
 from frazil.catalogs.layout import UNSORTED_ID, order_to_write, spec_to_write
 from frazil.catalogs.locations import Locations
-from frazil.catalogs.metadata_json import check_format, current_schema
+from frazil.catalogs.metadata_json import check_writable, current_schema
 from frazil.catalogs.metrics import describe
 from frazil.catalogs.parquet import Encoded, Recipe, encode, encode_files, plan_recipe
 from frazil.catalogs.port import CatalogDeps, JsonObject, LoadedTable
@@ -74,7 +74,7 @@ class FileWriter:
         """
         if rows.num_rows == 0:
             raise Refused("a data file needs rows")
-        check_format(table.ident, table.metadata)
+        check_writable(table)
         schema = change.schema if change else current_schema(table.metadata)
         plan = await self._deps.offload.run(lambda: _planned(table, rows, schema, spec_to_write(table, spec_id)))
         written: list[tuple[DataFile, ...]] = [()] * len(plan.spans)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from hive_metastore.ttypes import (
@@ -85,7 +85,7 @@ class HivePointers(Pointers):
         found: list[str] = []
         for at in range(0, len(names), _CHUNK):
             request = GetTablesRequest(dbName=namespace, tblNames=names[at : at + _CHUNK])
-            answer = await self._api.call(lambda client, request=request: client.get_table_objects_by_name_req(request), what=what)
+            answer = await self._api.call(_objects_of(request), what=what)
             found += [f"{namespace}.{table.tableName}" for table in answer.tables or () if _is_iceberg(table)]
         return tuple(sorted(found))
 
@@ -168,6 +168,10 @@ class HivePointers(Pointers):
             await self._api.call(lambda client: client.create_database(given), what=f"creating database {database}", applying=True)
         except Conflict:
             return
+
+
+def _objects_of(request: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - thrift has no types
+    return lambda client: client.get_table_objects_by_name_req(request)
 
 
 def _names(ident: str) -> tuple[str, str]:

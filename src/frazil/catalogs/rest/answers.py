@@ -14,9 +14,7 @@ from frazil.kit.errors import Conflict, FrazilError, Missing, OutcomeUnknown, Re
 
 _UNAUTHORIZED: Final = frozenset({401, 419})
 """Sign in again, then once more. 419 is the protocol's "authentication timed out"."""
-_ENDED: Final = re.compile(
-    r"\b(token|jwt|credentials?|session)\b.{0,80}\b(expired|ended|invalid|revoked|timed out)\b", re.IGNORECASE | re.DOTALL
-)
+_ENDED: Final = re.compile(r"\b(token|jwt|credentials?)\b.{0,80}\b(expired|ended|invalid|revoked)\b", re.IGNORECASE | re.DOTALL)
 """What some gateways say with 403 when a token has ended (F64)."""
 _BUSY: Final = frozenset({425, 429, 503})
 _WORDS_MAX: Final = 600
