@@ -69,6 +69,8 @@ class Landed:
     change: SchemaChange | None = None
     summary: Mapping[str, str] = field(default_factory=dict)
     """More summary entries; keys of ``frazil.`` that this room writes are its own."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Table properties that change with it."""
     removal: Removing | None = None
     """Files that go with this commit; only without ``rebase``, as they are those of ``base``."""
     rebase: bool = True
@@ -131,6 +133,13 @@ class Committer:
     def trouble(self, ident: str) -> str | None:
         """Why a commit of that table is not through yet, None when nothing is in the way."""
         return self._trouble.get(ident)
+
+    def note(self, ident: str, why: str | None) -> None:
+        """Says why the next commit of a table is not asked for yet; None: nothing is in its way."""
+        if why is None:
+            self._trouble.pop(ident, None)
+        else:
+            self._trouble[ident] = why
 
     async def commit(self, landed: Landed) -> CommitOutcome:
         """Commits ``landed`` or learns that it is lost; returns only when that is decided (R16).
@@ -279,6 +288,7 @@ def _draft(landed: Landed) -> Draft:
         moves=landed.moves,
         change=landed.change,
         summary=landed.summary,
+        properties=landed.properties,
     )
     if removal is None:
         return draft

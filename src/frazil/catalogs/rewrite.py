@@ -23,14 +23,16 @@ import pyarrow.compute as pc
 from frazil.catalogs.commit import Committer
 from frazil.catalogs.deletes import EQUALITY, POSITION, Place
 from frazil.catalogs.files import DataFile
-from frazil.catalogs.keys import Hits, key_columns
+from frazil.catalogs.keys import Hits, key_columns, match
 from frazil.catalogs.live import Live, applies_by_equality, runs_of
 from frazil.catalogs.manifests import Entry
 from frazil.catalogs.metadata_json import MAIN, ref_snapshot
 from frazil.catalogs.port import LoadedTable
 from frazil.catalogs.progress import ancestry
-from frazil.catalogs.rewriteplan import Group, Plan, RewriteSettings, plan_rewrite
+from frazil.catalogs.removal import Removal
+from frazil.catalogs.rewriteplan import Group, Plan, RewriteSettings, plan_rewrite, wants_conversion
 from frazil.catalogs.rowdelta import KEYS_SUMMARY, RowDelta
+from frazil.catalogs.rows import Deletes
 from frazil.catalogs.schema import arrow_schema
 from frazil.catalogs.snapshots import Draft
 from frazil.catalogs.writeoptions import write_options
@@ -47,6 +49,8 @@ class RewriteReport:
     """Data files that are part of a larger one now."""
     folded: int = 0
     """Data files written again without deleted rows."""
+    converted: int = 0
+    """Equality delete files that became deletes by place."""
     given_up: int = 0
     """Rewrites that met what they could not go on with."""
 
@@ -74,6 +78,11 @@ class Rewriter:
         """Plans by the head as it is and does all of it. Raises Missing, Corrupt, Refused; RetryLater: call again."""
         table = await self._committer.catalog.load(ident)
         live = await self._delta.files.of(table)
+        converted = 0
+        if wants_conversion(live, self._settings):
+            converted = await self._convert(ident, table, live)
+            table = await self._committer.catalog.load(ident)
+            live = await self._delta.files.of(table)
         plan = await self._plan(table, live)
         merged = folded = given_up = 0
         for group in plan.groups:
@@ -85,7 +94,7 @@ class Rewriter:
                 folded += len(group.entries)
         if plan.gather:
             await self._gather(ident)
-        return RewriteReport(merged=merged, folded=folded, given_up=given_up)
+        return RewriteReport(merged=merged, folded=folded, converted=converted, given_up=given_up)
 
     async def _plan(self, table: LoadedTable, live: Live) -> Plan:
         if not live.data:
@@ -94,7 +103,7 @@ class Rewriter:
         settings = replace(self._settings, target_bytes=min(target, self._settings.target_bytes))
         dead = await self._delta.files.dead(live.of_content(POSITION)) if live.deletes else {}
         counts = {path: len(places) for path, places in dead.items()}
-        return plan_rewrite(live, counts, settings, lambda delete, entry: applies_by_equality(table, delete, entry))
+        return plan_rewrite(live, counts, settings)
 
     # --- one rewrite -------------------------------------------------------------------------------------------------
 
@@ -159,16 +168,7 @@ class Rewriter:
         deletes = await self._write_places(table, moved, kept)
         spent = self._spent_equality(table, live, inputs, made)
         removal = await self._delta.remover.plan(table, live, {*inputs, *outdated, *spent})
-        return Draft(
-            operation="replace",
-            files=(*made.outputs, *deletes),
-            removed=removal.files,
-            rewritten=removal.rewritten,
-            replaced=removal.replaced,
-            snapshot_id=removal.snapshot_id,
-            sequence=made.sequence,
-            summary=_key_summary(table),
-        )
+        return self._drafted(table, (*made.outputs, *deletes), removal, made.sequence)
 
     # --- deletes by place --------------------------------------------------------------------------------------------
 
@@ -233,18 +233,48 @@ class Rewriter:
             return False
         files = await self._write_places(table, (), kept)
         removal = await self._delta.remover.plan(table, live, {entry.file.path for entry in positions})
-        draft = Draft(
+        return await self._commit(ident, table, self._drafted(table, files, removal))
+
+    # --- deletes by key ----------------------------------------------------------------------------------------------
+
+    async def _convert(self, ident: str, table: LoadedTable, live: Live) -> int:
+        """Equality deletes become deletes by place: their keys are looked up once, for all readers. Returns how many files went."""
+        equality = live.of_content(EQUALITY)
+        hits = [hit for entry in live.data for hit in await self._hits(table, entry, equality)]
+        files = await self._delta.delete_hits(table, hits)
+        for _ in range(_TRIES):
+            newest = await self._committer.catalog.load(ident)
+            now = await self._delta.files.of(newest)
+            if newest.uuid != table.uuid or not all(hit.entry.file.path in now.holders for hit in hits):
+                return 0
+            left = {entry.file.path for entry in equality if entry.file.path in now.holders}
+            if not left:
+                return len(equality)
+            if await self._commit(ident, newest, self._drafted(newest, files, await self._delta.remover.plan(newest, now, left))):
+                return len(left)
+        return 0
+
+    async def _hits(self, table: LoadedTable, entry: Entry, equality: tuple[Entry, ...]) -> list[Hits]:
+        schema = arrow_schema(table)
+        found: list[Hits] = []
+        for keys in await self._delta.reader.keys_against(table, entry, Deletes(dead={}, equality=equality)):
+            columns = await self._delta.finder.columns(entry, key_columns(schema, keys.column_names))
+            rows = await self._committer.deps.offload.run(lambda columns=columns, keys=keys: match(columns, keys))  # type: ignore[misc]  # bound now
+            if rows.num_rows:
+                found.append(Hits(entry=entry, rows=rows))
+        return found
+
+    def _drafted(self, table: LoadedTable, files: Sequence[DataFile], removal: Removal, sequence: int | None = None) -> Draft:
+        return Draft(
             operation="replace",
             files=files,
             removed=removal.files,
             rewritten=removal.rewritten,
             replaced=removal.replaced,
             snapshot_id=removal.snapshot_id,
+            sequence=sequence,
             summary=_key_summary(table),
         )
-        return await self._commit(ident, table, draft)
-
-    # --- deletes by key ----------------------------------------------------------------------------------------------
 
     def _spent_equality(self, table: LoadedTable, live: Live, inputs: set[str], made: _Made) -> set[str]:
         """Equality deletes that no data file is older than any more once this rewrite is in."""

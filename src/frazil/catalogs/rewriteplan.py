@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,7 +32,7 @@ class RewriteSettings:
     dead_rows_min: int = 1_000
     """Fewer do not matter."""
     equality_rows_max: int = 1_000
-    """Keys in equality deletes: DuckDB compares each with each row."""
+    """Keys in equality deletes; above it they are looked up and become places. DuckDB compares each of them with each row."""
     delete_files_max: int = 50
     """Live delete files; must stay well below 100 (F93)."""
     groups_max: int = 64
@@ -57,9 +57,17 @@ class Plan:
     """Position deletes are to be written together, as there are too many files of them."""
 
 
-def plan_rewrite(live: Live, dead: Mapping[str, int], settings: RewriteSettings, applies: Callable[[Entry, Entry], bool]) -> Plan:
-    """``dead``: rows deleted by place, by data file. ``applies``: whether an equality delete is about a data file."""
-    folds = _folds(live, dead, settings, applies)
+def wants_conversion(live: Live, settings: RewriteSettings) -> bool:
+    """Whether there are too many equality deletes to be left for readers."""
+    equality = live.of_content(EQUALITY)
+    return (
+        len(equality) > settings.delete_files_max // 2 or sum(entry.file.record_count for entry in equality) > settings.equality_rows_max
+    )
+
+
+def plan_rewrite(live: Live, dead: Mapping[str, int], settings: RewriteSettings) -> Plan:
+    """``dead``: rows deleted by place, by data file."""
+    folds = _folds(live, dead, settings)
     taken = {entry.file.path for group in folds for entry in group.entries}
     merges = _merges([entry for entry in live.data if entry.file.path not in taken], settings)
     positions = len(live.of_content(POSITION))
@@ -69,18 +77,15 @@ def plan_rewrite(live: Live, dead: Mapping[str, int], settings: RewriteSettings,
 # --- folding -----------------------------------------------------------------------------------------------------------
 
 
-def _folds(live: Live, dead: Mapping[str, int], settings: RewriteSettings, applies: Callable[[Entry, Entry], bool]) -> list[Group]:
-    equality = live.of_content(EQUALITY)
+def _folds(live: Live, dead: Mapping[str, int], settings: RewriteSettings) -> list[Group]:
     chosen: dict[str, Entry] = {}
-    if len(equality) > settings.delete_files_max // 2 or sum(entry.file.record_count for entry in equality) > settings.equality_rows_max:
-        chosen = {entry.file.path: entry for entry in live.data if any(applies(delete, entry) for delete in equality)}
     bound = max(settings.dead_rows_min, settings.dead_share * sum(entry.file.record_count for entry in live.data))
-    left = sum(dead.get(entry.file.path, 0) for entry in live.data if entry.file.path not in chosen)
+    left = sum(dead.get(entry.file.path, 0) for entry in live.data)
     if left > bound:
         for entry in sorted(live.data, key=lambda entry: -dead.get(entry.file.path, 0) / entry.file.record_count):
             if left <= bound / 2:
                 break
-            if entry.file.path not in chosen and dead.get(entry.file.path, 0):
+            if dead.get(entry.file.path, 0):
                 chosen[entry.file.path] = entry
                 left -= dead[entry.file.path]
     return _pack(list(chosen.values()), settings, "fold")

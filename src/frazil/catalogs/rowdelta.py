@@ -65,7 +65,9 @@ class RowDelta:
         for hit in hits:
             file = hit.entry.file
             places = hit.rows.column(PLACE).combine_chunks()
-            by_place.setdefault(Place(spec_id=file.spec_id, partition=file.partition), {})[file.path] = places
+            by_path = by_place.setdefault(Place(spec_id=file.spec_id, partition=file.partition), {})
+            known = by_path.get(file.path)
+            by_path[file.path] = places if known is None else _compute.unique(pa.concat_arrays([known, places]))
         return tuple([await self.deletes.positions(table, places, place) for place, places in by_place.items()])
 
     async def equality(self, table: LoadedTable, keys: pa.Table, change: SchemaChange | None) -> Delta:

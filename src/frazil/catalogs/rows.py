@@ -47,7 +47,7 @@ class RowReader:
 
     async def surviving(self, table: LoadedTable, entry: Entry, deletes: Deletes, without: pa.Table | None = None) -> pa.Table:
         """The live rows of one file in the table's columns, less those whose key is in ``without``. Raises Corrupt, Refused, RetryLater."""
-        groups = await self._equality(table, entry, deletes)
+        groups = await self.keys_against(table, entry, deletes)
         if without is not None:
             groups = [*groups, storage(without)]
         data = await whole_file(self._deps.objects, self._locations, entry.file.path)
@@ -55,7 +55,7 @@ class RowReader:
         dead = deletes.dead.get(entry.file.path)
         return await self._deps.offload.run(lambda: _surviving(data, schema, dead, groups, entry.file.path))
 
-    async def _equality(self, table: LoadedTable, entry: Entry, deletes: Deletes) -> list[pa.Table]:
+    async def keys_against(self, table: LoadedTable, entry: Entry, deletes: Deletes) -> list[pa.Table]:
         """The keys that delete rows of a file, one table for each set of columns."""
         groups: dict[tuple[int, ...], list[pa.Table]] = {}
         for delete in deletes.equality:

@@ -11,11 +11,36 @@ from collections.abc import Callable, Mapping, Sequence
 
 from frazil.catalogs.care import Care
 from frazil.kit.errors import FrazilError, Missing
+from frazil.kit.tasks import spawn
 from frazil.landing.discover import dead_table
 from frazil.landing.lake import Lake, within
 from frazil.landing.settings import LandingSettings
 
 _LOG = logging.getLogger("frazil.landing")
+_FOLD_LOOK_MS = 100
+
+
+async def keep_folding(lakes: Callable[[], Sequence[Lake]]) -> None:
+    """For ever: rewrites of the tables that are asked for, one at a time in each catalog."""
+    running: dict[int, asyncio.Task[None]] = {}
+    try:
+        while True:
+            await asyncio.sleep(_FOLD_LOOK_MS / 1000)
+            running = {name: task for name, task in running.items() if not _ended(task)}
+            for lake in lakes():
+                if lake.folding is not None and lake.folding.is_wanted and id(lake) not in running:
+                    running[id(lake)] = spawn(f"fold {lake.name}", lake.folding.run())
+    finally:
+        for task in running.values():
+            task.cancel()
+        await asyncio.gather(*running.values(), return_exceptions=True)
+
+
+def _ended(task: asyncio.Task[None]) -> bool:
+    """Raises what ended it, if it was a bug."""
+    if task.done():
+        task.result()
+    return task.done()
 
 
 class CareKeeper:
@@ -37,6 +62,8 @@ class CareKeeper:
 
     async def _round(self, due: Sequence[tuple[str, Lake, int]]) -> None:
         for table, lake, snapshot_id in due:
+            if lake.folding is not None:
+                lake.folding.ask(table)  # merges small files; beside what care does, which needs no rows
             if lake.care is not None:
                 await self._care(table, lake.care)
             self._seen[table] = snapshot_id

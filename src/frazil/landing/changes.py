@@ -16,8 +16,9 @@ from frazil.landing.columns import long_array
 from frazil.landing.decode import Rows
 from frazil.landing.upsert import OFFSET, Envelope, Upsert, check_key_types
 from frazil.schemas import Decoded as DecodedValues
-from frazil.schemas import DecodeOptions, Reject, decoder_for
-from frazil.schemas.envelopes import Opened, is_delete, open_debezium, open_flat, unwrapped
+from frazil.schemas import DecodeOptions, Decoder, Reject, decoder_for
+from frazil.schemas.envelopes import Opened, is_delete, is_known, open_debezium, unwrapped
+from frazil.schemas.port import clip
 
 AT: Final = "__at"
 """Where the event was among the records of the slice."""
@@ -45,7 +46,7 @@ class Split:
 
     values: Any
     operations: Any
-    """The word of each event; None where there is no envelope."""
+    """The word of each event in Debezium's envelope; else None."""
     rejects: Mapping[int, Reject]
     aside: array[int]
 
@@ -84,16 +85,53 @@ def split(rows: Rows, changes: Changes) -> Split:
 
 
 def _opened(values: Any, envelope: Envelope | None) -> Opened | None:  # noqa: ANN401 - an Arrow array
-    if envelope is None:
-        return None
-    return open_debezium(values) if envelope.debezium else open_flat(values, envelope.field)
+    return open_debezium(values) if envelope is not None and envelope.debezium else None
 
 
-def without_null_keys(result: DecodedValues, changes: Changes) -> DecodedValues:
-    """Rows that do not say which row they are become rejects."""
+def with_operation(columns: pa.Schema | None, decoder: Decoder, changes: Changes | None) -> pa.Schema | None:
+    """The columns to decode: those of the table, and where events are flat and it is none of these, the field with the operation."""
+    field = changes.envelope.field if changes is not None and changes.envelope is not None else ""
+    known = columns if columns is not None else decoder.schema
+    if not field or known is None or field in known.names:
+        return columns
+    return known.append(pa.field(field, pa.string()))
+
+
+def take_operations(result: DecodedValues, parted: Split, changes: Changes, columns: pa.Schema | None) -> tuple[DecodedValues, Any]:
+    """The word of each row, and the rows that have a known one; the others are rejects. ``columns``: those that are to be left."""
+    if changes.envelope is None:
+        return result, None
+    if changes.envelope.debezium:
+        return result, parted.operations.take(long_array(result.rows)) if len(result.rows) else parted.operations.slice(0, 0)
+    field, batch = changes.envelope.field, result.batch
+    words: Any = batch.column(field) if field in batch.schema.names else pa.nulls(len(result.rows), pa.string())
+    if not pa.types.is_string(words.type):
+        raise Refused(f"landing {changes.table}: envelope=op:{field}: the column is {words.type}, operations are words")
+    if columns is not None and field not in columns.names and field in batch.schema.names:
+        batch = batch.drop_columns([field])
+    known = is_known(words)
+    if _compute.all(known, min_count=0).as_py():
+        return replace(result, batch=batch), words
+    bad = _compute.indices_nonzero(_compute.invert(known)).to_pylist()
+    found = words.take(pa.array(bad, pa.int64())).to_pylist()
+    rejects = [_bad_word(result.rows[row], field, word) for row, word in zip(bad, found, strict=True)]
+    kept = _compute.indices_nonzero(known)
+    rows = array("q", [result.rows[row] for row in kept.to_pylist()])
+    every = tuple(sorted([*result.rejects, *rejects], key=lambda reject: reject.row))
+    return replace(result, batch=batch.take(kept), rows=rows, rejects=every), words.take(kept)
+
+
+def _bad_word(row: int, field: str, word: str | None) -> Reject:
+    if word is None:
+        return Reject(row=row, code="no-operation", why=f"the event has no field {field!r} that says what happened to the row")
+    return Reject(row=row, code="operation", why=clip(f"{field} is {word!r}, which no operation is called"))
+
+
+def without_null_keys(result: DecodedValues, operations: Any, changes: Changes) -> tuple[DecodedValues, Any]:  # noqa: ANN401 - Arrow
+    """Rows that do not say which row they are become rejects. ``operations``: of the rows, None or as they are left."""
     upsert = changes.upsert
     if upsert is None:
-        return result
+        return result, operations
     bad: Any = None
     names = upsert.keys if upsert.by_offset else (*upsert.keys, upsert.order)
     for name in names:
@@ -103,7 +141,7 @@ def without_null_keys(result: DecodedValues, changes: Changes) -> DecodedValues:
             missing = result.batch.column(name).is_null()
         bad = missing if bad is None else _compute.or_(bad, missing)
     if bad is None or not _compute.any(bad, min_count=0).as_py():
-        return result
+        return result, operations
     at = _compute.indices_nonzero(bad).to_pylist()
     why = f"one of {', '.join(names)} is missing or null: the event does not say which row it is about"
     rejects = sorted(
@@ -111,7 +149,8 @@ def without_null_keys(result: DecodedValues, changes: Changes) -> DecodedValues:
     )
     kept = _compute.indices_nonzero(_compute.invert(bad))
     rows = array("q", [result.rows[row] for row in kept.to_pylist()])
-    return replace(result, batch=result.batch.take(kept), rows=rows, rejects=tuple(rejects))
+    left = replace(result, batch=result.batch.take(kept), rows=rows, rejects=tuple(rejects))
+    return left, None if operations is None else operations.take(kept)
 
 
 def _all(count: int) -> Any:  # noqa: ANN401 - an Arrow array
@@ -119,7 +158,9 @@ def _all(count: int) -> Any:  # noqa: ANN401 - an Arrow array
     return repeat(pa.scalar(True), count)  # noqa: FBT003 - Arrow's signature
 
 
-def record_events(rows: Rows, result: DecodedValues, parted: Split, changes: Changes) -> tuple[pa.Table, list[Reject]]:
+def record_events(
+    rows: Rows, result: DecodedValues, parted: Split, operations: Any, changes: Changes  # noqa: ANN401 - an Arrow array
+) -> tuple[pa.Table, list[Reject]]:
     """One line per event, in the order of the records: its key columns, ``ROW``, ``DELETED``, ``AT``; and tombstones that have no key."""
     upsert = changes.upsert
     assert upsert is not None
@@ -130,7 +171,7 @@ def record_events(rows: Rows, result: DecodedValues, parted: Split, changes: Cha
     at = long_array(result.rows) if len(result.rows) else pa.array([], pa.int64())
     columns: dict[str, Any] = {name: result.batch.column(name) for name in upsert.keys}
     columns[ROW] = ascending(len(result.rows))
-    columns[DELETED] = _deleted(parted, at)
+    columns[DELETED] = _none(len(at)) if operations is None else is_delete(operations)
     columns[AT] = at
     if not upsert.by_offset:
         columns[ORDER] = result.batch.column(upsert.order)
@@ -145,11 +186,9 @@ def record_events(rows: Rows, result: DecodedValues, parted: Split, changes: Cha
     return events, rejects
 
 
-def _deleted(parted: Split, at: Any) -> Any:  # noqa: ANN401 - an Arrow array
-    if parted.operations is None:
-        repeat: Any = pa.repeat
-        return repeat(pa.scalar(False), len(at))  # noqa: FBT003 - Arrow's signature
-    return is_delete(parted.operations.take(at))
+def _none(count: int) -> Any:  # noqa: ANN401 - an Arrow array
+    repeat: Any = pa.repeat
+    return repeat(pa.scalar(False), count)  # noqa: FBT003 - Arrow's signature
 
 
 def _partitions(rows: Rows) -> Any:  # noqa: ANN401 - an Arrow array

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from frazil.kit.names import PartitionKey
-from frazil.landing.changes import Changes, Split, record_events, split, without_null_keys
+from frazil.landing.changes import Changes, Split, record_events, split, take_operations, with_operation, without_null_keys
 from frazil.landing.columns import KEY, METADATA_NAMES, METADATA_SCHEMA, is_time, long_array, metadata_arrays, rows_out_of_time
 from frazil.landing.decode import Decoded, Rows
 from frazil.landing.upsert import OPERATION
@@ -66,6 +66,11 @@ class Shape:
     """Records are events: in an envelope, or about the row of a key."""
 
     @property
+    def wanted(self) -> pa.Schema | None:
+        """The columns that values may fill; None: whatever they hold."""
+        return self.columns if self.columns is not None else self.decoder.schema
+
+    @property
     def with_operation(self) -> bool:
         """Whether the table has the column that says what happened: it keeps every event of an envelope."""
         return self.changes is not None and self.changes.upsert is None and self.changes.envelope is not None
@@ -105,15 +110,17 @@ def convert(decoded: Decoded, shape: Shape) -> Converted:
     keys = _keys(shape, rows)
     parted = None if shape.changes is None else split(rows, shape.changes)
     result = _decode_fit(shape, rows, keys, parted)
-    events, rejects = None, list(result.rejects)
-    if shape.changes is not None and parted is not None and shape.changes.upsert is not None:
-        result = without_null_keys(result, shape.changes)
-        events, more = record_events(rows, result, parted, shape.changes)
-        rejects = sorted([*result.rejects, *more], key=lambda reject: reject.row)
+    events, operations = None, None
+    if shape.changes is not None and parted is not None:
+        result, operations = take_operations(result, parted, shape.changes, shape.wanted)
+        if shape.changes.upsert is not None:
+            result, operations = without_null_keys(result, operations, shape.changes)
+            events, more = record_events(rows, result, parted, operations, shape.changes)
+            result = replace(result, rejects=tuple(sorted([*result.rejects, *more], key=lambda reject: reject.row)))
     columns = dict(zip(result.batch.schema.names, result.batch.columns, strict=True))
     kept = long_array(result.rows) if len(result.rows) < len(rows) else None
-    if shape.with_operation and parted is not None:
-        columns[OPERATION] = parted.operations if kept is None else parted.operations.take(kept)
+    if shape.with_operation:
+        columns[OPERATION] = operations
     if shape.metadata_columns:
         columns.update(metadata_arrays(rows, kept))
         if keys is not None:
@@ -122,7 +129,7 @@ def convert(decoded: Decoded, shape: Shape) -> Converted:
         result.batch.schema, metadata_columns=shape.metadata_columns, key=shape.key, operation=shape.with_operation
     )
     table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
-    letters = record_letters(rows, [(reject.row, reject.code, reject.why) for reject in rejects]) + batch_letters(decoded)
+    letters = record_letters(rows, [(reject.row, reject.code, reject.why) for reject in result.rejects]) + batch_letters(decoded)
     return Converted(rows=table, values=result.batch.schema, letters=letters, events=events)
 
 
@@ -148,14 +155,15 @@ def _decode_fit(shape: Shape, rows: Rows, keys: DecodedValues | None, parted: Sp
     outside = rows_out_of_time(rows.records.column("timestamp_ms")) if shape.metadata_columns else []
     unfit = {reject.row: replace(reject, why=f"key: {reject.why}") for reject in (keys.rejects if keys is not None else ())}
     unfit |= {row: Reject(row=row, code="out-of-range", why="the record's timestamp is outside the years 1 to 9999") for row in outside}
+    columns = with_operation(shape.columns, shape.decoder, shape.changes)
     aside: frozenset[int] = frozenset()
     if parted is not None:
         unfit |= parted.rejects
         aside = frozenset(parted.aside)
     if not unfit and not aside:
-        return shape.decoder.decode(values, shape.columns)
+        return shape.decoder.decode(values, columns)
     inside = array("q", [row for row in range(len(rows)) if row not in unfit and row not in aside])
-    result = shape.decoder.decode(values.take(long_array(inside)), shape.columns)
+    result = shape.decoder.decode(values.take(long_array(inside)), columns)
     rejects = [replace(reject, row=inside[reject.row]) for reject in result.rejects]
     rejects += [reject for row, reject in unfit.items() if row not in aside or parted is None]
     rejects.sort(key=lambda reject: reject.row)

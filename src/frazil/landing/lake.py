@@ -11,10 +11,13 @@ from frazil.catalogs.care import Care, CareSettings
 from frazil.catalogs.commit import Committer
 from frazil.catalogs.history import Keep
 from frazil.catalogs.port import Catalog, CatalogDeps
+from frazil.catalogs.rewrite import Rewriter
+from frazil.catalogs.rewriteplan import RewriteSettings
 from frazil.catalogs.rowdelta import RowDelta
 from frazil.catalogs.write import FileWriter
 from frazil.kit.errors import Refused, RetryLater
 from frazil.kit.tasks import Offload
+from frazil.landing.folding import Folding
 from frazil.landing.settings import LandingDeps, LandingSettings
 from frazil.objects.port import ObjectStore
 
@@ -30,6 +33,8 @@ class Lake:
     committer: Committer
     writer: FileWriter
     delta: RowDelta
+    folding: Folding | None
+    """None: the catalog rewrites files itself, or nobody shall."""
     care: Care | None
     """None: the catalog cares for its tables itself."""
     objects: ObjectStore
@@ -58,6 +63,17 @@ class Lakes:
         """Whether the name still stands for this catalog."""
         return self._deps.catalogs.get(lake.name) is lake.catalog
 
+    def all(self) -> tuple[Lake, ...]:
+        """Those that are in use."""
+        return tuple(self._lakes.values())
+
+    def _folding(self, committer: Committer, delta: RowDelta) -> Folding:
+        settings = self._settings
+        wanted = RewriteSettings(
+            target_bytes=settings.rewrite_target_bytes, group_rows_max=settings.rewrite_rows_max, dead_share=settings.dead_share
+        )
+        return Folding(Rewriter(committer, delta, wanted), wanted, pause_ms=settings.backoff_max_ms)
+
     def _open(self, name: str, catalog: Catalog) -> Lake:
         deps, settings = self._deps, self._settings
         objects = catalog.objects or deps.objects
@@ -68,13 +84,15 @@ class Lakes:
             delete_grace_ms=settings.delete_grace_ms,
             metadata_grace_ms=settings.metadata_grace_ms,
         )
-        writer = FileWriter(shared)
+        writer = FileWriter(shared, put_deadline_ms=settings.call_deadline_ms)
+        delta = RowDelta(committer, writer, cache_bytes=settings.key_cache_bytes)
         return Lake(
             name=name,
             catalog=catalog,
             committer=committer,
             writer=writer,
-            delta=RowDelta(committer, writer, cache_bytes=settings.key_cache_bytes),
+            delta=delta,
+            folding=None if name in deps.managed or not settings.rewrite else self._folding(committer, delta),
             care=None if name in deps.managed else Care(committer, care),
             objects=objects,
             offload=deps.offload,

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from frazil.kit.errors import FrazilError, RetryLater
 from frazil.kit.shares import ByteShares
 from frazil.kit.tasks import spawn
-from frazil.landing.care import CareKeeper
+from frazil.landing.care import CareKeeper, keep_folding
 from frazil.landing.discover import Refusal, discover
+from frazil.landing.gauges import TableGauge
 from frazil.landing.lake import Heavy, Lake, Lakes, within
 from frazil.landing.options import check_options
 from frazil.landing.owner import Owner
@@ -67,6 +68,7 @@ class Landing:
         beside = [
             spawn("landing status", self._report()),
             spawn("landing care", CareKeeper(self._settings).run(self._cared_for)),
+            spawn("landing folds", keep_folding(self._lakes.all)),
         ]
         try:
             while not self._stop.is_set():

@@ -90,6 +90,14 @@ class LandingSettings:
     slice_rows_max: int = 500_000
     heavy_max: int = 2
     """Slices decoded or converted at once in the process; the offload's other threads stay free for input and output."""
+    rewrite: bool = True
+    """False: files are neither merged nor folded; for tables that another program keeps."""
+    rewrite_target_bytes: int = 64 * 1024 * 1024
+    """Size on disk up to which files are merged, unless the table's own target is less; bounds the memory of a rewrite."""
+    rewrite_rows_max: int = 1_500_000
+    """Rows of one rewrite."""
+    dead_share: float = 0.02
+    """Part of an upsert table's rows that may be deleted by place before files are written without them."""
     key_cache_bytes: int = 256 * 1024 * 1024
     """Key columns of upsert tables held in memory, of one catalog's tables together; what is not held is read again for each commit."""
     batch_bytes_max: int = 128 * 1024 * 1024

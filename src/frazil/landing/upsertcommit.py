@@ -15,7 +15,7 @@ import pyarrow as pa
 from frazil.catalogs.commit import Committed, Landed, Lost
 from frazil.catalogs.metadata_json import MAIN, ref_snapshot
 from frazil.catalogs.port import LoadedTable
-from frazil.catalogs.progress import ancestry
+from frazil.catalogs.progress import ancestry, read_progress
 from frazil.catalogs.rowdelta import KEYS_SUMMARY, Delta
 from frazil.landing.changes import ORDER, ROW, Changes, Collapsed, collapse
 from frazil.landing.lake import Lake
@@ -47,19 +47,42 @@ def _only(found: Collapsed, kept: pa.Array, rows: pa.Table) -> Collapsed:
 async def commit_upsert(lake: Lake, landed: Landed, touched: Touched) -> Committed | Lost:
     """See ``commit_slice``. Raises Refused, Missing, Corrupt."""
     summary = {**landed.summary, KEYS_SUMMARY: json.dumps(touched.keys.column_names)}
-    base = landed.base
+    base = await _room(lake, landed, touched)
     while True:
         delta = await _delta(lake, base, touched, landed)
         lake.committer.deps.faults.reach("P3")
         outcome = await lake.committer.commit(
             replace(landed, base=base, files=(*landed.files, *delta.files), removal=delta.removal, summary=summary, rebase=False)
         )
+        if isinstance(outcome, Committed) and lake.folding is not None:
+            lake.folding.ask_after(outcome.table)
         if isinstance(outcome, Committed) or not _may_go_on(base, outcome, landed, touched):
             return outcome
         # What was made for the head that has passed is in no snapshot; care collects it when it is not certain that it never will be.
         made = {lake.committer.locations.key_of(file.path) for file in delta.files}
         await lake.objects.delete([key for key in outcome.orphans if key in made])
         base = outcome.table
+
+
+async def _room(lake: Lake, landed: Landed, touched: Touched) -> LoadedTable:
+    """Waits until the table's deletes are no longer more than its readers should pay for; the head to go on with."""
+    base, folding = landed.base, lake.folding
+    if folding is None:
+        return base
+    ident = base.ident
+    try:
+        while folding.is_overdue(base):
+            lake.committer.note(ident, "waits for the fold of deleted rows: updates come faster than files can be written again")
+            folding.ask(ident)
+            await folding.wait()
+            newest = await lake.catalog.load(ident)
+            lost = Lost(table=newest, progress=await read_progress(lake.objects, newest), orphans=(), why="")
+            if not _may_go_on(base, lost, landed, touched):
+                return base  # the commit on the old head will say so
+            base = newest
+    finally:
+        lake.committer.note(ident, None)
+    return base
 
 
 def _may_go_on(base: LoadedTable, lost: Lost, landed: Landed, touched: Touched) -> bool:

@@ -1,7 +1,7 @@
 """Change events in JSON: takes the row out of its envelope, byte for byte, and says what happened to it.
 
-Debezium's: ``{"before": …, "after": …, "op": "c|r|u|d|t", …}``, bare or as the ``payload`` beside a ``schema``. Flat: one field of the record
-names the operation. The row itself is read by the decoder of the table, so numbers are as exact as anywhere.
+Debezium's: ``{"before": …, "after": …, "op": "c|r|u|d|t", …}``, bare or as the ``payload``
+beside a ``schema``. The row itself is read by the decoder of the table, so numbers are as exact as anywhere.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from json.decoder import scanstring
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from frazil.schemas.port import Reject, clip
 
@@ -49,17 +50,16 @@ def open_debezium(values: pa.Array) -> Opened:
     return _open_all(values.to_pylist(), _debezium)
 
 
-def open_flat(values: pa.Array, field: str) -> Opened:
-    """Flat records of which ``field`` says the operation; the record is the row, that field included."""
-    return _open_all(values.to_pylist(), lambda value: (value, _operation(_members(_text(value)), field)))
-
-
 def is_delete(operations: pa.Array) -> pa.Array:
     """Whether each event takes its row away. Null operations do not."""
-    import pyarrow.compute as pc
-
     compute: Any = pc
-    return compute.fill_null(compute.is_in(operations, value_set=pa.array(sorted(DELETES))), False)  # noqa: FBT003 - Arrow's signature
+    return compute.fill_null(compute.is_in(compute.utf8_lower(operations), value_set=pa.array(sorted(DELETES))), False)  # noqa: FBT003 - Arrow's signature
+
+
+def is_known(operations: pa.Array) -> pa.Array:
+    """Whether each is a word for something that can be done; null is none."""
+    compute: Any = pc
+    return compute.is_in(compute.utf8_lower(operations), value_set=pa.array(sorted(DELETES | UPSERTS)))
 
 
 def unwrapped(values: pa.Array) -> pa.Array:
