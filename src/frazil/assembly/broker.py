@@ -6,8 +6,10 @@ import asyncio
 import logging
 import sys
 from dataclasses import dataclass
+from functools import partial
 
 from frazil.assembly.cloud import flush_policy, in_cloud
+from frazil.assembly.health import broker_report, health_served
 from frazil.assembly.log_lines import set_up_logging
 from frazil.assembly.loops import settle_memory
 from frazil.assembly.marks import Marks, ends_of, keep_marking
@@ -19,6 +21,7 @@ from frazil.assembly.starting import patiently
 from frazil.assembly.stopping import stop_requested
 from frazil.assembly.stores import Stores, open_stores
 from frazil.broker import Broker, BrokerDeps, BrokerSettings
+from frazil.endpoints.health import Report
 from frazil.kit.errors import OutcomeUnknown, Refused, RetryLater
 from frazil.kit.tasks import spawn
 from frazil.log.append import AppendDeps, Appender
@@ -61,8 +64,11 @@ async def run_broker(settings: FrazilSettings, *, supervised: bool) -> None:
         print(f"frazil broker {settings.broker.id} listens on {settings.broker.host}:{broker.port}", file=sys.stderr, flush=True)  # noqa: T201
         tasks.add(spawn("broker", broker.run()))
         settle_memory()
+        given = settings.broker
         try:
-            await first_of(spawn("wait for stop", stop.wait()), tasks)
+            look = partial(_look, broker, parts)
+            async with health_served("broker", given.http_host, given.http_port, look):
+                await first_of(spawn("wait for stop", stop.wait()), tasks)
         finally:
             try:
                 await _stop(broker, parts, marks)
@@ -70,6 +76,10 @@ async def run_broker(settings: FrazilSettings, *, supervised: bool) -> None:
                 await cancel(tasks)
                 raise
         await finish(tasks, keep_name="appender")
+
+
+def _look(broker: Broker, parts: _Parts) -> Report:
+    return broker_report(broker, parts.index, parts.appender.unanswered)
 
 
 async def _stop(broker: Broker, parts: _Parts, marks: Marks) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from dataclasses import replace
 
+from frazil.assembly.health import health_served, landing_report
 from frazil.assembly.log_lines import set_up_logging
 from frazil.assembly.namedcatalogs import CatalogBook
 from frazil.assembly.registry import opened_registry, registry_beside
@@ -56,7 +57,9 @@ async def run_landing(settings: FrazilSettings, *, supervised: bool, with_regist
         keep_blocks(settings.landing.slices_bytes_max // _KEPT_PART)
         how = "in Python" if kernel() is None else "by the native kernel"
         _LOG.info("landing from cluster %s; records are decoded %s", stores.instance.cluster_id, how)
-        await first_of(waiting, tasks)
+        given = settings.landing
+        async with health_served("landing", given.http_host, given.http_port, lambda: landing_report(landing, stores.clock)):
+            await first_of(waiting, tasks)
         landing.stop()
         await finish(tasks, keep_name="landing")
         await book.close()

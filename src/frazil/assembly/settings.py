@@ -89,6 +89,8 @@ class BrokerSettings:
     seal_bytes_max: int = setting(256 * 1024 * 1024, "bytes that sealing holds at once", least=1024 * 1024)
     collect_grace_ms: int = setting(600_000, "how long an unreachable object is kept", least=0)
     pin_max_ms: int = setting(7 * 24 * 3600 * 1000, "how long a table that does not move may hold back retention", least=0)
+    http_host: str = setting("127.0.0.1", "address that /healthz and /metrics of the broker listen on")
+    http_port: int = setting(0, "their port; 0: they are not served", least=0, most=65_535)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,8 @@ class LandingSettings:
     snapshots_max: int = setting(100, "recent snapshots kept in a table", least=2)
     data_grace_ms: int = setting(24 * 3600 * 1000, "age of an unreachable data file before it is deleted", least=0)
     metadata_grace_ms: int = setting(600_000, "age of an unreachable metadata file before it is deleted", least=0)
+    http_host: str = setting("127.0.0.1", "address that /healthz and /metrics of the landing process listen on")
+    http_port: int = setting(0, "their port; 0: they are not served", least=0, most=65_535)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

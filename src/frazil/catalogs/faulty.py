@@ -2,7 +2,8 @@
 
     C-409      refuses with a conflict that is not true          C-409/a     applies, then answers 409 (a gateway that replays)
     C-429      too many requests                                 C-400       calls the request wrong
-    C-401      credentials expired                               C-404       does not find the table
+    C-401      credentials expired (C-419 too)                   C-403       not allowed to commit
+    C-404      does not find the table
     C-5xx/n    server error, not applied                         C-5xx/a     server error, applied all the same
     C-cut/n    connection closed, not applied                    C-cut/a     connection closed, applied
     C-late(s)  connection closed, applied s seconds later        C-hang      accepts and never answers
@@ -27,7 +28,9 @@ from frazil.kit.errors import Conflict, FrazilError, Missing, OutcomeUnknown, Re
 from frazil.kit.tasks import spawn
 from frazil.objects.port import ObjectStore
 
-WORDS: Final = ("C-409", "C-429", "C-400", "C-401", "C-404", "C-5xx/n", "C-5xx/a", "C-cut/n", "C-cut/a", "C-409/a", "C-hang", "ok")
+WORDS: Final = (
+    "C-409", "C-429", "C-400", "C-401", "C-403", "C-419", "C-404", "C-5xx/n", "C-5xx/a", "C-cut/n", "C-cut/a", "C-409/a", "C-hang", "ok",
+)  # fmt: skip
 _LATE: Final = re.compile(r"C-late\((\d+(?:\.\d+)?)\)")
 
 
@@ -150,6 +153,8 @@ _NOT_APPLIED: Final[Mapping[str, type[Conflict | Refused | RetryLater | Missing]
     "C-429": RetryLater,
     "C-400": Refused,
     "C-401": RetryLater,
+    "C-403": Refused,
+    "C-419": RetryLater,
     "C-404": Missing,
     "C-5xx/n": OutcomeUnknown,
     "C-cut/n": OutcomeUnknown,

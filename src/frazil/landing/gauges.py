@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from frazil.kit.names import PartitionKey
 from frazil.landing.decode import BadPartition
-from frazil.landing.ledger import Ledger
 from frazil.landing.plan import PartitionState
 from frazil.log.view import LogView
+from frazil.metadata.landings import LandingStatus
 
 _LOOKED_AT_MAX = 64
+
+
+class Reach(Protocol):
+    """How far a landing is: its ledger, as a rule."""
+
+    def next_offset(self, key: PartitionKey) -> int | None:
+        """Where reading goes on in a partition; None: at its start."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +34,18 @@ class Waiting:
     """The partition with most records waiting, −1 for none."""
 
 
-def waiting(states: Iterable[PartitionState], ledger: Ledger, index: LogView, ends: Mapping[PartitionKey, int]) -> Waiting:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableGauge:
+    """One table as its own process knows it."""
+
+    status: LandingStatus
+    overdue: bool = False
+    """Records have waited, or steps have failed, for two intervals: who asks about health is told."""
+    commit_took_ms: int = 0
+    """The last commit, from its request to the answer that settled it."""
+
+
+def waiting(states: Iterable[PartitionState], ledger: Reach, index: LogView, ends: Mapping[PartitionKey, int]) -> Waiting:
     """How far behind a table is now, by the index as it is in memory. ``ends``: partitions of which no more is wanted."""
     records, oldest_ms, worst, worst_records, looked = 0, None, -1, 0, 0
     for key, start, end in _starts(states, ledger, index, ends):
@@ -43,7 +63,7 @@ def waiting(states: Iterable[PartitionState], ledger: Ledger, index: LogView, en
 
 
 def waiting_bytes(
-    states: Iterable[PartitionState], ledger: Ledger, index: LogView, ends: Mapping[PartitionKey, int], *, enough: int
+    states: Iterable[PartitionState], ledger: Reach, index: LogView, ends: Mapping[PartitionKey, int], *, enough: int
 ) -> int:
     """Bytes in the log that are not in the table, counted until they are ``enough``."""
     total = 0
@@ -66,7 +86,7 @@ def holes(states: Iterable[PartitionState], index: LogView) -> tuple[BadPartitio
 
 
 def _starts(
-    states: Iterable[PartitionState], ledger: Ledger, index: LogView, ends: Mapping[PartitionKey, int]
+    states: Iterable[PartitionState], ledger: Reach, index: LogView, ends: Mapping[PartitionKey, int]
 ) -> Iterable[tuple[PartitionKey, int, int]]:
     for state in states:
         at = ledger.next_offset(state.key)

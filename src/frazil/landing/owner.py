@@ -4,20 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from typing import Protocol
 
 from frazil.kit.errors import FrazilError, RetryLater
-from frazil.landing.pipeline import TablePipeline
 from frazil.landing.settings import LandingDeps, LandingSettings
+from frazil.landing.status import Board
 from frazil.metadata.landings import LandingSpec
 
 _LOG = logging.getLogger("frazil.landing")
 _LOOK_MS = 250
 
 
+class Pipeline(Protocol):
+    """The work of one landing, table or route, step by step."""
+
+    board: Board
+
+    async def step(self) -> bool:
+        """One slice. True when more was waiting than it could take. Raises what stopped it; ``board`` knows the stage."""
+        ...
+
+    def look(self) -> None:
+        """Brings the board's numbers up to date from memory."""
+        ...
+
+    def trouble(self) -> str | None:
+        """What keeps a commit from being through, None when nothing does."""
+        ...
+
+    def cared(self) -> Mapping[str, int]:
+        """Tables to be cared for and the snapshot each got last, 0 for none."""
+        ...
+
+    def waiting_bytes(self, enough: int) -> int:
+        """Bytes that wait for the next slice, counted up to ``enough``."""
+        ...
+
+    async def close(self) -> None:
+        """Ends what runs beside the steps."""
+        ...
+
+
 class Owner:
     """Runs one table's pipeline. Its failures are its own: they go to the board, and the other tables do not notice."""
 
-    def __init__(self, spec: LandingSpec, pipeline: TablePipeline, deps: LandingDeps, settings: LandingSettings) -> None:
+    def __init__(self, spec: LandingSpec, pipeline: Pipeline, deps: LandingDeps, settings: LandingSettings) -> None:
         self.spec = spec
         self.pipeline = pipeline
         self._deps = deps
@@ -57,7 +89,7 @@ class Owner:
         if why != board.error:
             _LOG.warning("table %s, stage %s: %s", board.table, board.stage, why)
         self._failures += 1
-        board.fail(why, may_pass=may_pass)
+        board.fail(why, may_pass=may_pass, now_ms=self._deps.clock.monotonic_ms())
 
     async def _pause(self, stop: asyncio.Event) -> None:
         """Until the next step is due: the interval, or less when enough bytes wait; a growing pause with jitter after failures."""

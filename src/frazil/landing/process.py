@@ -45,6 +45,7 @@ class Landing:
         self._owners: dict[str, _Running] = {}
         self._refused: dict[str, LandingStatus] = {}
         self._stop = asyncio.Event()
+        self._blind: str | None = None
 
     def stop(self) -> None:
         """Asks for a clean end."""
@@ -52,16 +53,25 @@ class Landing:
 
     def statuses(self) -> tuple[LandingStatus, ...]:
         """How every table is doing now, in order of table name."""
-        found = dict(self._refused)
+        return tuple(gauge.status for gauge in self.gauges())
+
+    def gauges(self) -> tuple[TableGauge, ...]:
+        """The same with what only this process knows."""
+        found = {table: TableGauge(status=status, overdue=True) for table, status in self._refused.items()}
+        monotonic_ms = self._deps.clock.monotonic_ms()
         for table, running in self._owners.items():
+            board = running.owner.pipeline.board
             running.owner.pipeline.look()
-            found[table] = status_of(
-                running.owner.pipeline.board,
-                now_ms=self._deps.clock.now_ms(),
-                monotonic_ms=self._deps.clock.monotonic_ms(),
-                trouble=running.lake.committer.trouble(table),
+            status = status_of(
+                board, now_ms=self._deps.clock.now_ms(), monotonic_ms=monotonic_ms, trouble=running.lake.committer.trouble(table)
             )
+            overdue = board.overdue(monotonic_ms) or board.failing_too_long(monotonic_ms)
+            found[table] = TableGauge(status=status, overdue=overdue, commit_took_ms=board.commit_took_ms)
         return tuple(found[table] for table in sorted(found))
+
+    def blind(self) -> str | None:
+        """Why this process does not know which tables to land; None when it knows."""
+        return self._blind
 
     async def run(self) -> None:
         """Discovers, lands, reports; returns after ``stop``, when each table had up to ``stop_ms`` for its last commit."""
@@ -97,6 +107,7 @@ class Landing:
                 specs = await within(list_landings(self._deps.store), deadline_ms, "listing landings")
             await within(self._deps.topics.refresh(), deadline_ms, "reading topics")
         except FrazilError as error:
+            self._blind = str(error)
             _LOG.warning("discover: %s", error)
             return
         found = discover(specs, self._deps.topics.all(), self._settings.auto, interval_ms=self._settings.commit_interval_ms)
@@ -104,8 +115,10 @@ class Landing:
         try:
             mine = await within(self._deps.sharing.mine(tuple(wanted)), deadline_ms, "sharing tables with other processes")
         except FrazilError as error:
+            self._blind = str(error)
             _LOG.warning("discover: %s", error)
             return
+        self._blind = None
         self._refused = {refusal.table: self._refusal(refusal) for refusal in found.refusals}
         outdated = [
             table

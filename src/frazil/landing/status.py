@@ -51,12 +51,20 @@ class Board:
     """What somebody wanted to be told although landing goes on."""
     advice: str = ""
     """What would make the landing cheaper, or what it waits for without stopping."""
+    behind: str = ""
+    """Of a route: the tables that the others go on without, and why."""
+    behind_stage: str = ""
+    behind_may_pass: bool = False
+    notes: tuple[str, ...] = ()
+    """Of a route: what keeps records or rounds from being as they should."""
     lag_records: int = 0
     freshness_ms: int = 0
     waiting_partition: int = -1
     """The partition that is furthest behind."""
     waiting_since_ms: float | None = None
     """Monotonic time since which records wait without any commit."""
+    failing_since_ms: float | None = None
+    """Monotonic time of the first of the failures in a row."""
     rows_landed: int = 0
     rows_rejected: int = 0
     last_commit_ms: int = 0
@@ -91,13 +99,19 @@ class Board:
         if stage != self.stage:
             self.stage, self.stage_since_ms = stage, now_ms
 
-    def fail(self, error: str, *, may_pass: bool) -> None:
-        """The step ended with ``error`` in the stage entered last."""
+    def fail(self, error: str, *, may_pass: bool, now_ms: float = 0.0) -> None:
+        """The step ended with ``error`` in the stage entered last, at monotonic ``now_ms``."""
         self.error, self.error_may_pass = error[:REASON_CHARACTERS_MAX], may_pass
+        if self.failing_since_ms is None:
+            self.failing_since_ms = now_ms
 
     def recover(self) -> None:
         """The step ended well."""
-        self.error = ""
+        self.error, self.failing_since_ms = "", None
+
+    def failing_too_long(self, now_ms: float) -> bool:
+        """No step has ended well for two intervals, whether records are known to wait or not."""
+        return self.failing_since_ms is not None and now_ms - self.failing_since_ms > self._patience_ms
 
     def see_lag(self, lag_records: int, now_ms: float) -> None:
         """Records wait now, or none does."""
@@ -109,8 +123,11 @@ class Board:
 
     def overdue(self, now_ms: float) -> bool:
         """Records have waited for two intervals with no commit."""
-        patience_ms = max(2 * self.interval_ms, OVERDUE_MIN_MS)
-        return self.waiting_since_ms is not None and now_ms - self.waiting_since_ms > patience_ms
+        return self.waiting_since_ms is not None and now_ms - self.waiting_since_ms > self._patience_ms
+
+    @property
+    def _patience_ms(self) -> int:
+        return max(2 * self.interval_ms, OVERDUE_MIN_MS)
 
 
 def status_of(board: Board, *, now_ms: int, monotonic_ms: float, trouble: str | None) -> LandingStatus:
@@ -149,12 +166,16 @@ def _verdict(board: Board, monotonic_ms: float, trouble: str | None) -> tuple[st
         more = f" (and {len(board.bad_partitions) - 1} more partitions)" if len(board.bad_partitions) > 1 else ""
         state = "stalled" if all(bad.may_pass for bad in board.bad_partitions) else "failed"
         return state, worst.stage, worst.why[: REASON_CHARACTERS_MAX - len(more)] + more
+    if board.behind:
+        return ("stalled" if board.behind_may_pass else "failed"), board.behind_stage, board.behind
     if trouble is not None and board.overdue(monotonic_ms):
         return "stalled", "commit", trouble[:REASON_CHARACTERS_MAX]
     if board.overdue(monotonic_ms):
         return "stalled", board.stage, f"records wait, nothing was committed for two intervals, stage {board.stage} is not done"
     if board.alarm:
         return "alert", "deadletter", board.alarm
+    if board.notes:
+        return "alert", "route", "; ".join(board.notes)[:REASON_CHARACTERS_MAX]
     absent = [f"no topic {name}" for name in board.absent]
     done = ["done: everything up to the end of option to is landed"] if board.done else []
     advice = [board.advice] if board.advice else []
