@@ -84,7 +84,7 @@ class DeleteWriter:
 
     async def _put(self, table: LoadedTable, kind: str, data: memoryview) -> str:
         ulid = self._names.next(self._deps.clock.now_ms())
-        location = f"{table.location}/data/{ulid}-{kind}.parquet"
+        location = f"{table.data_location}/{ulid}-{kind}.parquet"
         await self._deps.objects.put_if_absent(self._locations.key_of(location), data)
         return location
 

@@ -47,6 +47,11 @@ class LoadedTable:
         """Where the table's files are."""
         return str(self.metadata["location"])
 
+    @property
+    def data_location(self) -> str:
+        """Where its new data and delete files go: the property ``write.data.path``, else ``data`` in its location."""
+        return str(self.metadata.get("properties", {}).get("write.data.path") or f"{self.location}/data").rstrip("/")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:

@@ -197,7 +197,8 @@ class TableObjects(ObjectStore):
         """What a store is opened for: the bucket, or on a disk the table's directory."""
         scheme, _, rest = key.partition("://")
         if scheme == "file":
-            return self._find(key)[0].locations[0]
+            places = self._find(key)[0].locations
+            return next((place for place in places if _within(key, place)), places[0])
         return f"{scheme}://{rest.partition('/')[0]}"
 
     def _store(self, root: str, access: Access) -> ObjectStore:

@@ -101,7 +101,7 @@ class FileWriter:
             files: list[DataFile] = []
             for start in range(0, len(encoded), PUTS_MAX // LANES):
                 some = encoded[start : start + PUTS_MAX // LANES]
-                locations = [f"{table.location}/data/{self._names.next(self._deps.clock.now_ms())}.parquet" for _ in some]
+                locations = [f"{table.data_location}/{self._names.next(self._deps.clock.now_ms())}.parquet" for _ in some]
                 puts = [self._put(location, file.data) for location, (_, file) in zip(locations, some, strict=True)]
                 await (asyncio.gather(*puts) if len(puts) > 1 else puts[0])
                 files += [_described(plan, location, group, file) for location, (group, file) in zip(locations, some, strict=True)]
