@@ -223,8 +223,8 @@ class PointersDoor:
     async def read(self, ident: str) -> str | None:
         return await self._server.call(lambda: self._pointers.read(ident))
 
-    async def swap(self, ident: str, old: str | None, new: str) -> bool:
-        return await self._server.call(lambda: self._pointers.swap(ident, old, new))
+    async def swap(self, ident: str, old: str | None, new: str, table: Any) -> bool:
+        return await self._server.call(lambda: self._pointers.swap(ident, old, new, table))
 
     async def names(self, namespace: str) -> tuple[str, ...]:
         return await self._server.call(lambda: self._pointers.names(namespace))

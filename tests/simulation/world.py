@@ -90,7 +90,7 @@ class LostAnswers(PointersDoor):
         super().__init__(server, pointers)
         self._world = world
 
-    async def swap(self, ident: str, old: str | None, new: str) -> bool:
+    async def swap(self, ident: str, old: str | None, new: str, table: Any) -> bool:
         point = self._world.chance.random()
         rates = self._world.catalog_rates
         lost_before, lost_after = rates.get("C-cut/n", 0.0), rates.get("C-cut/a", 0.0)
@@ -99,9 +99,9 @@ class LostAnswers(PointersDoor):
             raise OutcomeUnknown("injected: swap lost")
         if point < lost_before + rates.get("C-late(5)", 0.0):
             self._world.faults["catalog C-late(5)"] += 1
-            self._world.later(5.0, lambda: self._pointers.swap(ident, old, new))
+            self._world.later(5.0, lambda: self._pointers.swap(ident, old, new, table))
             raise OutcomeUnknown("injected: swap late")
-        found = await super().swap(ident, old, new)
+        found = await super().swap(ident, old, new, table)
         if point > 1 - lost_after:
             self._world.faults["catalog C-cut/a"] += 1
             raise OutcomeUnknown("injected: answer to swap lost")
