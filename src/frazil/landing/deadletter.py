@@ -64,13 +64,15 @@ class Burial:
     target_name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Graveyard:
     """One dead-letter table and the means to write it."""
 
     ident: str
     lake: Lake
     deadline_ms: int
+    table: LoadedTable | None = None
+    """As the last burial left it."""
 
     async def bury(self, letters: Sequence[DeadLetter], burial: Burial, check: Check | None = None) -> int:
         """Makes sure that every letter is in the table now; how many had to be added. Raises RetryLater when that cannot be seen.
@@ -104,6 +106,7 @@ class Graveyard:
                 Landed(base=table, files=files, change=change, summary={"frazil.attempt": burial.attempt}, rebase=False)
             )
             if isinstance(outcome, Committed):
+                self.table = outcome.table
                 added += len(missing)
         raise RetryLater(f"dead letters did not show up in {self.ident} after {_TRIES_MAX} tries")
 

@@ -15,12 +15,15 @@ from frazil.landing.discover import Refusal, discover
 from frazil.landing.gauges import TableGauge
 from frazil.landing.lake import Heavy, Lake, Lakes, within
 from frazil.landing.options import check_options
-from frazil.landing.owner import Owner
+from frazil.landing.owner import Owner, Pipeline
 from frazil.landing.pipeline import TablePipeline
+from frazil.landing.routepipeline import RoutePipeline
+from frazil.landing.routeplaces import RoutePlaces
+from frazil.landing.routing import route_of
 from frazil.landing.settings import LandingDeps, LandingSettings
 from frazil.landing.status import REASON_CHARACTERS_MAX, StatusBook, status_of
 from frazil.log.pins import drop_pin
-from frazil.metadata.landings import LandingSpec, LandingStatus, delete_status, list_landings
+from frazil.metadata.landings import DEAD_SUFFIX, LandingSpec, LandingStatus, delete_status, list_landings
 
 _LOG = logging.getLogger("frazil.landing")
 
@@ -44,6 +47,7 @@ class Landing:
         self._book = StatusBook(store=deps.store, interval_ms=settings.status_interval_ms)
         self._owners: dict[str, _Running] = {}
         self._refused: dict[str, LandingStatus] = {}
+        self._wanted: frozenset[str] = frozenset()
         self._stop = asyncio.Event()
         self._blind: str | None = None
 
@@ -63,7 +67,7 @@ class Landing:
             board = running.owner.pipeline.board
             running.owner.pipeline.look()
             status = status_of(
-                board, now_ms=self._deps.clock.now_ms(), monotonic_ms=monotonic_ms, trouble=running.lake.committer.trouble(table)
+                board, now_ms=self._deps.clock.now_ms(), monotonic_ms=monotonic_ms, trouble=running.owner.pipeline.trouble()
             )
             overdue = board.overdue(monotonic_ms) or board.failing_too_long(monotonic_ms)
             found[table] = TableGauge(status=status, overdue=overdue, commit_took_ms=board.commit_took_ms)
@@ -119,6 +123,7 @@ class Landing:
             _LOG.warning("discover: %s", error)
             return
         self._blind = None
+        self._wanted = frozenset(wanted)
         self._refused = {refusal.table: self._refusal(refusal) for refusal in found.refusals}
         outdated = [
             table
@@ -159,13 +164,27 @@ class Landing:
         try:
             check_options(spec)
             lake = self._lakes.find(spec.options.get("catalog", self._settings.catalog))
-            pipeline = TablePipeline(spec, lake, self._deps, self._settings, self._memory)
+            pipeline = self._pipeline(spec, lake)
         except FrazilError as error:
             self._refused[spec.table] = self._refusal(Refusal(table=spec.table, topics=spec.topics, why=str(error)))
             return
         owner = Owner(spec, pipeline, self._deps, self._settings)
         stop = asyncio.Event()
         self._owners[spec.table] = _Running(owner=owner, lake=lake, stop=stop, task=spawn(f"land {spec.table}", owner.run(stop)))
+
+    def _pipeline(self, spec: LandingSpec, lake: Lake) -> Pipeline:
+        route = route_of(spec)
+        if route is None:
+            return TablePipeline(spec, lake, self._deps, self._settings, self._memory)
+        places = RoutePlaces(spec, route, self._deps, self._settings, self._holder)
+        return RoutePipeline(spec, lake, self._deps, self._settings, memory=self._memory, places=places)
+
+    def _holder(self, table: str) -> str:
+        """Which landing has a table, or its dead letters there; empty: none."""
+        if table in self._wanted:
+            return f"the landing {table}"
+        owner = table.removesuffix(DEAD_SUFFIX)
+        return f"the dead letters of {owner}" if owner != table and owner in self._wanted else ""
 
     async def _end_owners(self, ending: list[_Running]) -> None:
         """A clean end for these tables, together, in bounded time; then they are abandoned, which is safe."""
@@ -204,7 +223,11 @@ class Landing:
             _LOG.warning("status: %s", error)
 
     def _cared_for(self) -> dict[str, tuple[Lake, int]]:
-        return {table: (running.lake, running.owner.pipeline.board.snapshot_id) for table, running in self._owners.items()}
+        return {
+            table: (running.lake, snapshot_id)
+            for running in self._owners.values()
+            for table, snapshot_id in running.owner.pipeline.cared().items()
+        }
 
     def _refusal(self, refusal: Refusal) -> LandingStatus:
         return LandingStatus(

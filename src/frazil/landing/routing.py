@@ -185,6 +185,7 @@ class Places:
     def claim(self, table: str, value: str | None) -> None:
         """Takes in that ``table`` is named for ``value``, by us or by whoever was first."""
         self.claims[table] = value
+        self.known = {one: place for one, place in self.known.items() if place.table != table or place.value in (None, value)}
 
     def _find(self, value: str) -> Place:
         route = self.route

@@ -38,6 +38,16 @@ class Cursor:
     isolation: Isolation
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reached:
+    ledger: Ledger
+    reached: Mapping[PartitionKey, int]
+
+    def next_offset(self, key: PartitionKey) -> int | None:
+        """See ``gauges.Reach``."""
+        return self.reached.get(key, self.ledger.next_offset(key))
+
+
 class SliceSource:
     """The log as one landing sees it. Stages are told to ``board``."""
 
@@ -160,9 +170,10 @@ class SliceSource:
         self.board.waiting_partition = seen.partition
         self.board.see_lag(seen.records, self._deps.clock.monotonic_ms())
 
-    def waiting_bytes(self, enough: int) -> int:
-        """Bytes that wait for the next slice, counted up to ``enough``."""
-        return waiting_bytes(self.states, self.ledger, self._deps.index, self._ends, enough=enough)
+    def waiting_bytes(self, enough: int, reached: Mapping[PartitionKey, int] | None = None) -> int:
+        """Bytes that wait for the next slice, counted up to ``enough``. ``reached``: partitions that are read from further on."""
+        reach = _Reached(ledger=self.ledger, reached=reached) if reached else self.ledger
+        return waiting_bytes(self.states, reach, self._deps.index, self._ends, enough=enough)
 
     def left(self, states: Sequence[PartitionState]) -> int:
         """Records that were there when the slice was planned and are not landed, without partitions that cannot go on now."""
