@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import click
 from tests.compat import page as compatibility
+from tests.readers.typepage import types_page
 
 from frazil.admin.manifests.schema import reference_page, schema_files
 from frazil.assembly.settings import FrazilSettings
@@ -72,6 +73,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "manifests.md": manifests_page,
     "compatibility.md": compatibility.page,
     "landing-options.md": options_page,
+    "types.md": types_page,
 }
 PAGES |= {f"schemas/{name}": schema_page(name) for name in schema_files()}
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
-from collections.abc import Iterator
 
 import pytest
 from pyiceberg.types import StringType
 from tests.readers import spark_setup
-from tests.readers.engines import DuckDB, PyIceberg, Reader, Spark
+from tests.readers.engines import Reader
 from tests.readers.full import TABLES, wish_of
 from tests.readers.judge import answers_to, judge
 from tests.readers.lake import PLANTED, Lake, land, plant_wrong_bound
@@ -25,13 +24,6 @@ PREDICATES = 4
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return land(tmp_path_factory.mktemp("lake"), seed=1, chunks=4, records=90)
-
-
-@pytest.fixture(scope="module")
-def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Reader]]:
-    spark = Spark(tmp_path_factory.mktemp("spark"))
-    yield [DuckDB(), PyIceberg(), spark]
-    spark.close()
 
 
 @pytest.mark.parametrize("name", TABLES)
