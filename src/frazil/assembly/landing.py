@@ -45,7 +45,7 @@ async def run_landing(settings: FrazilSettings, *, supervised: bool, with_regist
         book = CatalogBook(settings, stores.catalog_deps, stores.catalog)
         await book.refresh(stores.metadata)
         name, sharing = _sharing(settings, stores)
-        deps = replace(_deps(settings, stores, index, book), registry=registry, sharing=sharing)
+        deps = replace(landing_deps(settings, stores, index, book), registry=registry, sharing=sharing)
         landing = Landing(deps, landing_settings(settings))
         tasks = {
             spawn("landing", landing.run()),
@@ -100,7 +100,8 @@ def landing_settings(settings: FrazilSettings) -> LandingSettings:
     )
 
 
-def _deps(settings: FrazilSettings, stores: Stores, index: LogIndex, book: CatalogBook) -> LandingDeps:
+def landing_deps(settings: FrazilSettings, stores: Stores, index: LogIndex, book: CatalogBook) -> LandingDeps:
+    """The components of landing over open stores."""
     return LandingDeps(
         store=stores.metadata,
         topics=Topics(stores.metadata, stores.clock, stores.chance),

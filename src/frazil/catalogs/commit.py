@@ -1,7 +1,7 @@
 """The committer: rows and progress of a table become visible in one catalog commit, exactly once (R06, R16).
 
-    read progress of the base ─► write manifests ─► send ─┬─ answered ───────────────────────────► Committed
-                     ▲                                     └─ refused, cut, late, unknown ─► look at the table
+    read progress of the base ─► write manifests ─► send ─► answered yes, refused, cut, late, unknown ─► look at the table
+                     ▲                                              │  (F24: a yes alone is not believed)
                      │                                              ├─ our commit id is in the head's ancestry ─► Committed
                      │                                              ├─ head has not moved ─► send the very same request again
                      └── progress is as it was: same files ◄────────┴─ head has moved ─► progress has moved too ─► Lost
@@ -217,7 +217,7 @@ class Committer:
             refusal: Refused | None = None
             hint_ms = 0
             try:
-                table = await self._request(prepared)
+                await self._request(prepared)
             except (OutcomeUnknown, TimeoutError) as error:
                 unknown = True
                 self._trouble[ident] = f"the catalog's answer to a commit was lost: {error or 'no answer in time'}"
@@ -232,7 +232,8 @@ class Committer:
                 self._trouble[ident] = f"the catalog does not find the table: {error}"
             else:
                 self.deps.faults.reach("P6")
-                return True, table, True
+                unknown = True  # of a catalog that says yes nobody knows what it did before its table shows it (F24)
+                self._trouble[ident] = "the catalog said yes to a commit that its table does not show"
             fresh = await self._retrying(ident, lambda: self._within(self.catalog.load(ident)))
             verdict = _judge(prepared, fresh, unknown=unknown)
             if not verdict.open:

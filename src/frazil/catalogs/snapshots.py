@@ -90,6 +90,8 @@ class Draft:
     moves: Mapping[SourcePartition, Move] = field(default_factory=dict)
     change: SchemaChange | None = None
     summary: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Table properties that change with the snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +141,7 @@ class Snapshots:
             sequence=identity.sequence,
             asserted_head=parent_id,
             requirements=_requirements(base, parent_id, draft),
-            updates=_updates(snapshot, draft, {PROGRESS: value, LAST_COMMIT: identity.commit_id}),
+            updates=_updates(snapshot, draft, {**draft.properties, PROGRESS: value, LAST_COMMIT: identity.commit_id}),
             progress=reached,
         )
 

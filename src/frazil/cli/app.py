@@ -12,6 +12,7 @@ from frazil.cli.broker import broker
 from frazil.cli.completion import completion
 from frazil.cli.config import config
 from frazil.cli.consume import consume
+from frazil.cli.deadletter import deadletter
 from frazil.cli.dev import dev
 from frazil.cli.doctor import doctor
 from frazil.cli.group import group
@@ -47,7 +48,7 @@ def main(context: click.Context, config: str | None, output: str, bootstrap: str
 
 
 for command in (
-    dev, broker, land, registry, apply, diff, topic, group, produce, consume, table, sql,
+    dev, broker, land, registry, apply, diff, topic, group, produce, consume, table, deadletter, sql,
     restore, doctor, bench, config, completion,
 ):  # fmt: skip
     main.add_command(command)
