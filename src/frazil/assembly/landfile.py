@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from frazil.admin.manifests import Manifest, check_together
 from frazil.admin.manifests.catalogspec import NamedCatalogSpec
-from frazil.admin.manifests.kinds import ProcessorSpec, TableSpec, TopicSpec
+from frazil.admin.manifests.kinds import KafkaProcessorSpec, ProcessorSpec, TableSpec, TopicSpec
 from frazil.admin.manifests.plan import check_owner
 from frazil.admin.manifests.wanted import landings_of, wanted_of
 from frazil.assembly.landing import landing_settings
@@ -24,7 +24,7 @@ from frazil.assembly.namedcatalogs import CatalogBook, open_named
 from frazil.assembly.registry import opened_registry
 from frazil.assembly.running import finish, first_of
 from frazil.assembly.settings import FrazilSettings
-from frazil.assembly.sources import Source, Tools, cluster_source, open_source
+from frazil.assembly.sources import Source, Tools, cluster_source, open_kafka_source, open_source
 from frazil.assembly.stopping import stop_requested
 from frazil.assembly.stores import open_stores, process_faults
 from frazil.catalogs.port import Catalog, CatalogDeps
@@ -109,22 +109,26 @@ def _opened(settings: FrazilSettings, manifests: Sequence[Manifest], stop: async
     for manifest in manifests:
         if isinstance(manifest.spec, TopicSpec):
             raise Refused(f"{manifest.place}: land -f makes no topics; `frazil apply` {manifest.title} and leave it out here")
-        if isinstance(manifest.spec, ProcessorSpec):
+        if isinstance(manifest.spec, ProcessorSpec | KafkaProcessorSpec):
             if len(manifests) > 1:
-                raise Refused(f"land -f runs one IcebergProcessor and nothing beside it, but got {titles}; start one process for each")
+                raise Refused(f"land -f runs one {manifest.kind} and nothing beside it, but got {titles}; start one process for each")
             return _processor(settings, manifest, manifest.spec, stop)
     if not any(isinstance(manifest.spec, TableSpec) for manifest in manifests):
-        raise Refused(f"land -f runs an IcebergProcessor or Tables; {titles} lands nothing")
+        raise Refused(f"land -f runs an IcebergProcessor, a KafkaProcessor or Tables; {titles} lands nothing")
     return _tables(settings, manifests, stop)
 
 
 @asynccontextmanager
-async def _processor(settings: FrazilSettings, manifest: Manifest, spec: ProcessorSpec, stop: asyncio.Event) -> AsyncIterator[ManifestRun]:
+async def _processor(
+    settings: FrazilSettings, manifest: Manifest, spec: ProcessorSpec | KafkaProcessorSpec, stop: asyncio.Event
+) -> AsyncIterator[ManifestRun]:
     landings = _checked(landings_of(manifest, landing_defaults(settings)))
     name = manifest.metadata.name
-    async with _tools() as tools, open_source(settings, spec, tools, stop) as source:
+    async with _tools() as tools, _source(settings, spec, tools, stop) as source:
         deps = CatalogDeps(objects=source.objects, offload=tools.offload, clock=tools.clock, chance=tools.chance, faults=tools.faults)
         catalog, managed = open_named(spec.sink.catalog, settings, deps)
+        if source.kind == "kafka" and catalog.objects is None:
+            raise Refused(f"{manifest.title}: its catalog does not say where tables are, and a Kafka cluster has no bucket for them")
         try:
             yield ManifestRun(
                 title=manifest.title,
@@ -138,6 +142,12 @@ async def _processor(settings: FrazilSettings, manifest: Manifest, spec: Process
             )
         finally:
             await catalog.close()
+
+
+def _source(
+    settings: FrazilSettings, spec: ProcessorSpec | KafkaProcessorSpec, tools: Tools, stop: asyncio.Event
+) -> AbstractAsyncContextManager[Source]:
+    return open_kafka_source(spec, tools, stop) if isinstance(spec, KafkaProcessorSpec) else open_source(settings, spec, tools, stop)
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from frazil.admin.manifests import Manifest
-from frazil.admin.manifests.kinds import ProcessorSpec
+from frazil.admin.manifests.kinds import KafkaProcessorSpec, ProcessorSpec
 from frazil.admin.manifests.plan import Step, carry_out, plan_steps
 from frazil.admin.manifests.wanted import LandingDefaults, WantedCatalog, WantedTopic, wanted_of
 from frazil.admin.port import KafkaAdmin
@@ -111,7 +111,9 @@ def landing_defaults(settings: FrazilSettings) -> LandingDefaults:
 
 
 def _check_source(manifest: Manifest, settings: FrazilSettings) -> None:
-    """A processor of another bucket is not this cluster's to run (R27)."""
+    """A processor of another log is not this cluster's to run (R27)."""
+    if isinstance(manifest.spec, KafkaProcessorSpec):
+        raise Refused(f"{manifest.place}: {manifest.title} lands another cluster's topics; run it by itself with `frazil land -f`")
     if not isinstance(manifest.spec, ProcessorSpec):
         return
     objects, bucket = addresses_of(settings).objects, manifest.spec.source.s3.bucket

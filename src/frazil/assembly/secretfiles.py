@@ -6,6 +6,7 @@ import os
 import pathlib
 
 from frazil.admin.manifests.catalogspec import SECRET_KEYS
+from frazil.admin.manifests.kafkasource import LOGIN_KEYS
 from frazil.kit.errors import Refused
 
 _BYTES_MAX = 64 * 1024
@@ -24,7 +25,7 @@ class SecretFiles:
         directory = pathlib.Path(self._directory) / name
         if not directory.is_dir():
             raise Refused(f"secret {name}: there is no directory {directory}; make it, with one file per key: {', '.join(SECRET_KEYS)}")
-        return {key: _text(directory / key) for key in SECRET_KEYS if (directory / key).is_file()}
+        return {key: _text(directory / key) for key in (*SECRET_KEYS, *LOGIN_KEYS) if (directory / key).is_file()}
 
 
 def secret_files() -> SecretFiles:

@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from frazil.admin.manifests.kinds import ProcessorSpec
+from frazil.admin.manifests.kafkasource import KafkaSource, KafkaTls, kafka_login
+from frazil.admin.manifests.kinds import KafkaProcessorSpec, ProcessorSpec
 from frazil.assembly.cloud import cloud_access
 from frazil.assembly.marks import Marks
+from frazil.assembly.secretfiles import secret_files
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.starting import patiently
 from frazil.kit.chance import Chance
@@ -24,9 +26,12 @@ from frazil.landing.naming import ListedNaming, SourceNaming
 from frazil.landing.settings import TopicView
 from frazil.log.cache import BlockCache
 from frazil.log.index import LogIndex
+from frazil.log.kafka.cluster import KafkaCluster, parse_bootstrap
+from frazil.log.kafka.connection import KafkaSecurity
+from frazil.log.kafka.source import KafkaLog
 from frazil.log.listing import ListingPolicy, SegmentListing
 from frazil.log.read import LogReader, ReadLimits
-from frazil.log.view import LogView
+from frazil.log.view import LogSource, LogView
 from frazil.metadata import MetadataStore, open_metadata
 from frazil.metadata.cluster import INSTANCE_KEY, MARKER_PREFIX, InstanceRecord, check_marker
 from frazil.metadata.opening import read_one
@@ -54,15 +59,16 @@ class Source:
     """A log to land from. ``beside`` runs as long as it is read."""
 
     kind: str
-    """``frazil`` or ``kafscale``."""
+    """``frazil``, ``kafscale`` or ``kafka``."""
     name: str
     """As progress knows it."""
     store: MetadataStore
     """Of the cluster, or this process's own memory."""
     objects: ObjectStore
+    """Of the log; a Kafka cluster has none, and there the catalog says where tables are."""
     topics: TopicView
     index: LogView
-    reader: LogReader
+    reader: LogSource
     naming: SourceNaming | None
     beside: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
 
@@ -128,6 +134,47 @@ def _listed(settings: FrazilSettings, spec: ProcessorSpec, tools: Tools) -> Sour
         reader=reader,
         naming=ListedNaming(root, listing.identity, listing.bounds),
         beside=(),
+    )
+
+
+@asynccontextmanager
+async def open_kafka_source(spec: KafkaProcessorSpec, tools: Tools, stop: asyncio.Event) -> AsyncIterator[Source]:
+    """The topics of a Kafka cluster. Raises Refused when it does not let us in or is too old, and for files that cannot be used."""
+    kafka = spec.source.kafka
+    cluster = KafkaCluster(parse_bootstrap(kafka.bootstrap), _security(kafka), tools.chance, client_id=kafka.client_id)
+    try:
+        found = await patiently(f"asking Kafka at {kafka.bootstrap}", lambda: cluster.metadata(spec.source.topics), stop)
+        log = KafkaLog(cluster, tools.clock, cluster_id=found.cluster_id, topics=spec.source.topics)
+        nameless = [topic.name for topic in found.topics.values() if not topic.has_id]
+        if nameless:
+            _LOG.warning("brokers give topics no ids (Kafka before 2.8): %s, when made anew, would be taken for the old one", nameless[0])
+        _LOG.info("Kafka cluster %s at %s: its log is read without a consumer group", found.cluster_id, kafka.bootstrap)
+        yield Source(
+            kind="kafka",
+            name=f"kafka:{found.cluster_id or kafka.bootstrap}",
+            store=open_metadata("memory:", clock=tools.clock),
+            objects=open_objects("memory:", offload=tools.offload, clock=tools.clock, chance=tools.chance),
+            topics=log,
+            index=log,
+            reader=log,
+            naming=None,
+            beside=(),
+        )
+    finally:
+        await cluster.close()
+
+
+def _security(kafka: KafkaSource) -> KafkaSecurity:
+    tls = kafka.tls or KafkaTls(ca_file="", cert_file="", key_file="")
+    username, password = kafka_login(kafka.sasl, secret_files()) if kafka.sasl is not None else ("", "")
+    return KafkaSecurity(
+        tls=kafka.tls is not None,
+        ca_file=tls.ca_file,
+        cert_file=tls.cert_file,
+        key_file=tls.key_file,
+        mechanism=kafka.sasl.mechanism if kafka.sasl is not None else "",
+        username=username,
+        password=password,
     )
 
 

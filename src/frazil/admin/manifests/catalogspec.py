@@ -10,7 +10,8 @@ from typing import ClassVar, Final
 from frazil.admin.manifests.fields import Rule, Secret, entry
 from frazil.admin.manifests.interpolate import is_template
 
-TYPES: Final = ("rest", "polaris", "unity")
+TYPES: Final = ("rest", "polaris", "snowflake", "unity", "nessie", "s3tables", "glue", "hive")
+_NEED_ENDPOINT: Final = ("rest", "polaris", "snowflake", "unity", "nessie", "hive")
 SECRET_KEYS: Final = {
     "client_id": "OAuth2 client, with client_secret",
     "client_secret": "its secret",
@@ -23,6 +24,7 @@ SECRET_KEYS: Final = {
 }
 """The keys of a secret that are read, and what they are."""
 _URL: Final = r"https?://[^\s/?#@]+(/[^\s?#]*)?"
+_PLACE: Final = r"(https?|thrift)://[^\s/?#@]+(/[^\s?#]*)?"
 _SECRET_WORDS: Final = ("secret", "token", "password", "credential", "authorization", "cookie", "api-key", "apikey")
 _NO_SECRETS: Final = ("vended-credentials", "header.x-iceberg-access-delegation")
 _NAME: Final = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?"
@@ -68,7 +70,7 @@ class Auth:
     )
     token: Secret | None = entry(Rule(about="bearer token", characters_max=16384, example="${TOKEN}"), None)
     scope: str | None = entry(
-        Rule(about="OAuth2 scope; default PRINCIPAL_ROLE:ALL for polaris, all-apis for unity, catalog for rest"), None
+        Rule(about="OAuth2 scope; default PRINCIPAL_ROLE:ALL for polaris and snowflake, all-apis for unity, else catalog"), None
     )
     audience: str | None = entry(Rule(about="OAuth2 audience"), None)
     token_endpoint: str | None = entry(
@@ -76,22 +78,35 @@ class Auth:
         None,
     )
     region: str | None = entry(Rule(about="AWS region to sign for", example="eu-central-1"), None)
-    service: str | None = entry(Rule(about="AWS service to sign for; default glue", example="s3tables"), None)
+    service: str | None = entry(Rule(about="AWS service to sign for; default s3tables for s3tables, else glue", example="s3tables"), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogSpec:
-    """Where an Iceberg REST catalog is and how to get in."""
+    """Where an Iceberg catalog is and how to get in."""
 
     EXCLUSIVE: ClassVar = (("credentials", "auth"),)
-    type: str = entry(Rule(about="kind of catalog", choices=TYPES, example="polaris"))
+    REQUIRED_WHEN: ClassVar = (
+        *(("type", kind, ("endpoint",)) for kind in _NEED_ENDPOINT),
+        ("type", "s3tables", ("warehouse", "auth")),
+        ("type", "glue", ("auth",)),
+    )
+    type: str = entry(
+        Rule(
+            about="kind of catalog: an Iceberg REST catalog (rest, or by product), AWS Glue by its own API, or a Hive metastore",
+            choices=TYPES,
+            example="polaris",
+        )
+    )
     endpoint: str = entry(
         Rule(
-            about="address of the Iceberg REST catalog, up to but without /v1",
-            pattern=_URL,
-            wanted="an http(s) URL without a user, a query or a fragment",
+            about="address of the Iceberg REST catalog, up to but without /v1; thrift://host:9083 for hive; "
+            "for glue and s3tables that of the region unless given",
+            pattern=_PLACE,
+            wanted="an http(s) URL (thrift for hive) without a user, a query or a fragment",
             example="https://polaris.internal:8181/api/catalog",
-        )
+        ),
+        "",
     )
     warehouse: str = entry(
         Rule(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from frazil.admin.manifests.catalogspec import NamedCatalogSpec
-from frazil.admin.manifests.kinds import OPTION_KEYS, SPECS, WITH_COLUMNS, Metadata, ProcessorSpec, TableSpec, TopicSpec
+from frazil.admin.manifests.kinds import OPTION_KEYS, SPECS, WITH_COLUMNS, KafkaProcessorSpec, Metadata, ProcessorSpec, TableSpec, TopicSpec
 from frazil.admin.manifests.place import ManifestFault, Place, nearest, shown
 from frazil.admin.manifests.reading import Reading, at, read_mapping, what
 from frazil.admin.manifests.tree import Items, Mapped, Node, Scalar, parse_documents
@@ -15,7 +15,7 @@ from frazil.kit.errors import Refused
 from frazil.kit.names import is_topic_name
 from frazil.schemas import parse_columns
 
-Spec: TypeAlias = TopicSpec | TableSpec | NamedCatalogSpec | ProcessorSpec
+Spec: TypeAlias = TopicSpec | TableSpec | NamedCatalogSpec | ProcessorSpec | KafkaProcessorSpec
 Locate: TypeAlias = Callable[[str], Place]
 
 _KEYS: Final = ("apiVersion", "kind", "metadata", "spec")
@@ -113,6 +113,8 @@ def _check(manifest: Manifest, locate: Locate) -> None:
     """What no single key can say."""
     spec = manifest.spec
     name = locate("metadata.name")
+    if isinstance(spec, KafkaProcessorSpec) and (taken := {"catalog", "manifest"} & spec.processing.options.keys()):
+        raise ManifestFault(locate("spec.processing.options"), f"option {shown(min(taken))} is this manifest's own; leave it out")
     if isinstance(spec, TopicSpec) and spec.topic_name is None and not is_topic_name(manifest.metadata.name):
         raise ManifestFault(name, f"{shown(manifest.metadata.name)} is not a topic name; write it as spec.topicName")
     if isinstance(spec, TableSpec):

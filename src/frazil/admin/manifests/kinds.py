@@ -9,6 +9,7 @@ from typing import Final
 
 from frazil.admin.manifests.catalogspec import CatalogSpec, NamedCatalogSpec
 from frazil.admin.manifests.fields import Rule, entry
+from frazil.admin.manifests.kafkasource import KafkaSource
 
 FRAZIL: Final = "frazil.dev/v1"
 KAFSCALE: Final = "kafscale.io/v1"
@@ -206,10 +207,52 @@ class ProcessorSpec:
     processing: Processing = entry(Rule(about="how"), Processing)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaTopics:
+    """Which records."""
+
+    topics: tuple[str, ...] = entry(
+        Rule(
+            about="topics to land, each in a table of its own",
+            pattern=_TOPIC.pattern,
+            wanted=_TOPIC.wanted,
+            items_least=1,
+            example="[orders]",
+        )
+    )
+    kafka: KafkaSource = entry(Rule(about="the Kafka cluster that has them"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaProcessing(Processing):
+    """How."""
+
+    value: str = entry(Rule(about="what record values are", choices=VALUES), "json")
+    options: Mapping[str, str] = entry(
+        Rule(
+            about="options of the landings by name, as in docs/landing-options.md",
+            numbers_too=True,
+            characters_max=65_536,
+            example="{isolation: read_uncommitted}",
+        ),
+        dict,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaProcessorSpec:
+    """Lands topics of a Kafka cluster in tables of one catalog."""
+
+    source: KafkaTopics = entry(Rule(about="which records"))
+    sink: ProcessorSink = entry(Rule(about="which tables"))
+    processing: KafkaProcessing = entry(Rule(about="how"), KafkaProcessing)
+
+
 SPECS: Final[Mapping[tuple[str, str], type]] = {
     (FRAZIL, "Topic"): TopicSpec,
     (FRAZIL, "Table"): TableSpec,
     (FRAZIL, "Catalog"): NamedCatalogSpec,
+    (FRAZIL, "KafkaProcessor"): KafkaProcessorSpec,
     (KAFSCALE, "IcebergProcessor"): ProcessorSpec,
 }
 """What ``spec`` of each apiVersion and kind is."""

@@ -11,8 +11,9 @@ from frazil.admin.manifests.catalogspec import SECRET_KEYS, Auth, CatalogSpec, N
 from frazil.admin.manifests.fields import Secret
 from frazil.kit.errors import Refused
 
-_SCOPES: Final = {"rest": "catalog", "polaris": "PRINCIPAL_ROLE:ALL", "unity": "all-apis"}
-_MANAGED: Final = frozenset({"unity"})
+_SCOPES: Final = {"polaris": "PRINCIPAL_ROLE:ALL", "snowflake": "PRINCIPAL_ROLE:ALL", "unity": "all-apis"}
+_SCOPE: Final = "catalog"
+_MANAGED: Final = frozenset({"unity", "s3tables"})
 
 
 class SecretReader(Protocol):
@@ -40,17 +41,17 @@ def catalog_address(spec: CatalogSpec, read_secret: SecretReader) -> CatalogAddr
     properties = {"warehouse": _warehouse(spec)}
     properties |= {name: text.value if isinstance(text, Secret) else text for name, text in further.items()}
     if spec.auth is not None and spec.auth.type == "sigv4":
-        properties |= {
-            "rest.sigv4-enabled": "true",
-            "rest.signing-region": spec.auth.region or "",
-            "rest.signing-name": spec.auth.service or "glue",
-        }
+        properties |= _signing(spec, spec.auth)
+    elif spec.type in ("glue", "s3tables"):
+        raise Refused(f"a catalog of type {spec.type} needs auth: {{type: sigv4, region: …}}")
+    if spec.type == "hive":
+        _check_hive(spec, given)
     elif "token" in given:
         properties["token"] = given["token"]
     elif "client_secret" in given:
         properties |= {
             "credential": f"{given['client_id']}:{given['client_secret']}",
-            "scope": given.get("scope") or _SCOPES[spec.type],
+            "scope": given.get("scope") or _SCOPES.get(spec.type, _SCOPE),
             "oauth2-server-uri": given.get("token_endpoint") or _token_endpoint(spec),
         }
         if given.get("audience"):
@@ -59,7 +60,37 @@ def catalog_address(spec: CatalogSpec, read_secret: SecretReader) -> CatalogAddr
         if key in given:
             properties[name] = given[key]
     kept = {name: value for name, value in properties.items() if value}
-    return CatalogAddress(url=f"rest+{spec.endpoint.rstrip('/')}", properties=kept, managed=spec.type in _MANAGED)
+    return CatalogAddress(url=_url(spec), properties=kept, managed=spec.type in _MANAGED)
+
+
+def _url(spec: CatalogSpec) -> str:
+    """The address as ``open_catalog`` wants it."""
+    endpoint = spec.endpoint.rstrip("/")
+    region = spec.auth.region if spec.auth is not None else ""
+    if spec.type == "glue":
+        return f"glue+{endpoint}" if endpoint else "glue:"
+    if spec.type == "hive":
+        return endpoint.replace("thrift://", "hive://", 1)
+    if spec.type == "s3tables" and not endpoint:
+        return f"rest+https://s3tables.{region}.amazonaws.com/iceberg"
+    return f"rest+{endpoint}"
+
+
+def _signing(spec: CatalogSpec, auth: Auth) -> dict[str, str]:
+    if spec.type == "glue":
+        return {"glue.region": auth.region or ""}
+    return {
+        "rest.sigv4-enabled": "true",
+        "rest.signing-region": auth.region or "",
+        "rest.signing-name": auth.service or ("s3tables" if spec.type == "s3tables" else "glue"),
+    }
+
+
+def _check_hive(spec: CatalogSpec, given: Mapping[str, str]) -> None:
+    if not spec.endpoint.startswith("thrift://"):
+        raise Refused("a catalog of type hive: its endpoint is thrift://host:9083")
+    if "token" in given or "client_secret" in given or (spec.auth is not None and spec.auth.type == "sigv4"):
+        raise Refused("a catalog of type hive: signing in to a metastore (Kerberos, tokens) is not there; leave auth away")
 
 
 def _given(spec: CatalogSpec, read_secret: SecretReader) -> dict[str, str]:
@@ -69,7 +100,7 @@ def _given(spec: CatalogSpec, read_secret: SecretReader) -> dict[str, str]:
         return {}
     name = spec.credentials.secret_ref
     found = {key: value for key, value in read_secret(name).items() if key in SECRET_KEYS}
-    if "token" not in found:
+    if "token" not in found and spec.type != "hive":
         missing = [key for key in ("client_id", "client_secret") if key not in found]
         if len(missing) == 1 or not ({"s3_access_key_id"} & found.keys() or not missing):
             raise Refused(f"secret {name} has no key {' and no key '.join(missing)}; give it client_id and client_secret, or token")

@@ -11,7 +11,7 @@ from frazil.admin.manifests.catalogspec import CatalogSpec, NamedCatalogSpec
 from frazil.admin.manifests.documents import Manifest, check_together
 from frazil.admin.manifests.fields import Secret, entries, is_declared
 from frazil.admin.manifests.interpolate import is_template
-from frazil.admin.manifests.kinds import FRAZIL, ProcessorSpec, TableSpec, TopicSpec
+from frazil.admin.manifests.kinds import FRAZIL, KafkaProcessing, KafkaProcessorSpec, ProcessorSpec, TableSpec, TopicSpec
 from frazil.admin.manifests.place import ManifestFault
 from frazil.metadata.landings import LandingSpec
 
@@ -78,15 +78,18 @@ def landings_of(manifest: Manifest, defaults: LandingDefaults) -> tuple[LandingS
     spec = manifest.spec
     if isinstance(spec, TableSpec):
         return (_of_table(manifest, spec, defaults),)
-    if not isinstance(spec, ProcessorSpec):
+    if not isinstance(spec, ProcessorSpec | KafkaProcessorSpec):
         return ()
+    processing = spec.processing
+    further = processing.options if isinstance(processing, KafkaProcessing) else {}
     return tuple(
         LandingSpec(
             table=f"{spec.sink.database}.{spec.sink.table_prefix}{topic.replace('.', '__')}",
             topics=(topic,),
+            value=processing.value if isinstance(processing, KafkaProcessing) else "json",
             commit_interval_ms=spec.processing.commit_interval_seconds * 1000,
             commit_bytes=defaults.commit_bytes,
-            options={"catalog": manifest.metadata.name, OWNER: manifest.title},
+            options={**further, "catalog": manifest.metadata.name, OWNER: manifest.title},
         )
         for topic in spec.source.topics
     )
