@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from frazil.assembly.settings import CatalogSettings, FrazilSettings
 from frazil.kit.errors import Refused
 
+_OF_METASTORES = {"glue": ("warehouse", "rest.signing-region"), "hive": ("warehouse",)}
 _OF_EVERY_CATALOG = ("ssl.cabundle", "proxy")
 """Also for the catalogs that manifests name, so they may be set when the cluster's own is no REST catalog."""
 
@@ -21,16 +22,18 @@ def catalog_address(settings: FrazilSettings) -> str:
 
 
 def catalog_properties(settings: FrazilSettings) -> Mapping[str, str]:
-    """Properties of a REST catalog; none for the other kinds, which would not know what to do with them.
+    """Properties of a catalog that is elsewhere; none for the other kinds, which would not know what to do with them.
 
     Raises Refused when a setting of the group is given that the catalog in use does not have.
     """
     given = settings.catalog
-    if not catalog_address(settings).startswith("rest"):
-        unused = [name for name, value in _own(given).items() if value and name not in _OF_EVERY_CATALOG]
+    kind = kind_of(catalog_address(settings))
+    if kind != "rest":
+        known = (*_OF_EVERY_CATALOG, *_OF_METASTORES.get(kind, ()))
+        unused = [name for name, value in _own(given).items() if value and name not in known]
         if unused:
             raise Refused(f"catalog settings for a REST catalog are given ({', '.join(sorted(unused))}), but catalog.uri names none")
-        return {}
+        return _metastore(kind, settings) if kind in _OF_METASTORES else {}
     properties = {
         **_own(given),
         **_headers(given.headers),
@@ -41,6 +44,31 @@ def catalog_properties(settings: FrazilSettings) -> Mapping[str, str]:
     if given.sigv4:
         properties["rest.signing-name"] = given.signing_name
     return {name: value for name, value in {**storage_options(settings), **properties}.items() if value}
+
+
+def kind_of(address: str) -> str:
+    """``rest``, ``glue``, ``hive``, ``sql`` or ``memory``."""
+    return address.partition(":")[0].partition("+")[0]
+
+
+def shared_properties(settings: FrazilSettings, address: str) -> Mapping[str, str]:
+    """What the process knows for any catalog at ``address``: how tables' files are reached, whom to trust, how long to wait."""
+    given = settings.catalog
+    properties = {**storage_options(settings), "ssl.cabundle": given.ca_file, "timeout-ms": str(given.timeout_ms)}
+    if kind_of(address) != "hive":  # thrift goes through no HTTP proxy
+        properties["proxy"] = given.proxy
+    return {name: value for name, value in properties.items() if value}
+
+
+def _metastore(kind: str, settings: FrazilSettings) -> Mapping[str, str]:
+    given = settings.catalog
+    own = {"warehouse": given.warehouse}
+    if kind == "glue":
+        own |= {"glue.region": given.signing_region, "glue.id": given.glue_id}
+    else:
+        own |= {"hive.lock-enabled": _flag(value=given.hive_locks)}
+    shared = shared_properties(settings, catalog_address(settings))
+    return {name: value for name, value in {**shared, **own}.items() if value}
 
 
 def storage_options(settings: FrazilSettings) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ import tempfile
 
 from frazil import __version__
 from frazil.admin.port import Finding, TableRow
-from frazil.assembly.catalogs import catalog_address, catalog_properties
+from frazil.assembly.catalogs import catalog_address, catalog_properties, kind_of
 from frazil.assembly.cloud import cloud_access, flush_policy, in_cloud
 from frazil.assembly.memory import broker_bounds, landing_bounds, sum_of
 from frazil.assembly.settings import FrazilSettings
@@ -18,6 +18,7 @@ from frazil.assembly.stores import addresses_of
 from frazil.assembly.tables import open_tables
 from frazil.assembly.verbs import open_kafka
 from frazil.catalogs import CatalogDeps, open_catalog
+from frazil.catalogs.opening import WITH_PROPERTIES
 from frazil.kit.chance import system_chance
 from frazil.kit.clock import SystemClock
 from frazil.kit.errors import FrazilError
@@ -115,8 +116,8 @@ async def _bucket(settings: FrazilSettings) -> list[Finding]:
 
 
 async def _catalog(settings: FrazilSettings) -> list[Finding]:
-    """Does the REST catalog let us in? Nothing is written."""
-    if not catalog_address(settings).startswith("rest"):
+    """Does the catalog let us in, if it is elsewhere? Nothing is written."""
+    if kind_of(catalog_address(settings)) not in WITH_PROPERTIES:
         return []
     offload, clock, chance = ThreadOffload("frazil-doctor"), SystemClock(), system_chance()
     try:
@@ -127,12 +128,15 @@ async def _catalog(settings: FrazilSettings) -> list[Finding]:
             began_ms = clock.monotonic_ms()
             tables = await catalog.list(settings.landing.namespace)
             took_ms = clock.monotonic_ms() - began_ms
+            read_only = (await catalog.load(tables[0])).read_only if tables else ""
         finally:
             await catalog.close()
     except FrazilError as error:
         return [Finding(level="problem", about="catalog", text=str(error))]
     finally:
         offload.close()
+    if read_only:
+        return [Finding(level="problem", about="catalog", text=read_only)]
     text = f"lets us in and answers in {took_ms:.0f} ms; {len(tables)} table(s) in {settings.landing.namespace}"
     return [Finding(level="ok", about="catalog", text=text)]
 

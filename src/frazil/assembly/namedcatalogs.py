@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 from frazil.admin.manifests import read_manifests
 from frazil.admin.manifests.catalogspec import CatalogSpec
 from frazil.admin.manifests.secrets import catalog_address
-from frazil.assembly.catalogs import storage_options
+from frazil.assembly.catalogs import shared_properties
 from frazil.assembly.secretfiles import secret_files
 from frazil.assembly.settings import FrazilSettings
 from frazil.catalogs.opening import open_catalog
@@ -94,13 +94,7 @@ class CatalogBook:
 def open_named(spec: CatalogSpec, settings: FrazilSettings, deps: CatalogDeps) -> tuple[Catalog, bool]:
     """The catalog of a manifest, and whether its service cares for tables itself. Raises Refused, also for a secret that is not there."""
     address = catalog_address(spec, secret_files())
-    shared: Mapping[str, str] = {
-        **storage_options(settings),
-        "ssl.cabundle": settings.catalog.ca_file,
-        "proxy": settings.catalog.proxy,
-        "timeout-ms": str(settings.catalog.timeout_ms),
-    }
-    return open_catalog(address.url, deps, {**shared, **address.properties}), address.managed
+    return open_catalog(address.url, deps, {**shared_properties(settings, address.url), **address.properties}), address.managed
 
 
 class _Unopened(Catalog):

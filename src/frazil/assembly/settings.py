@@ -36,9 +36,14 @@ class S3Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogSettings:
-    """The Iceberg catalog, when it is a REST catalog. Names as Iceberg's clients have them, with ``_`` for ``-`` and ``.``."""
+    """The Iceberg catalog, when it is a REST catalog, Glue or a Hive metastore.
 
-    uri: str = setting("", "Iceberg REST catalog, for example https://host/path (what stands before /v1); empty: store.catalog")
+    Names as Iceberg's clients have them, with ``_`` for ``-`` and ``.``.
+    """
+
+    uri: str = setting(
+        "", "Iceberg REST catalog, https://host/path (what stands before /v1), or glue:, or hive://host:9083; empty: store.catalog"
+    )
     warehouse: str = setting("", "which warehouse of the catalog: a name or an address, as the catalog wants it")
     prefix: str = setting("", "path between /v1/ and the resources; empty: what the catalog says itself")
     token: str = setting("", "bearer token for the catalog", secret=True)
@@ -49,7 +54,9 @@ class CatalogSettings:
     resource: str = setting("", "OAuth2 resource, where the token endpoint wants one")
     sigv4: bool = setting(False, "sign requests with AWS Signature Version 4 (needs frazil[aws])")
     signing_name: str = setting("execute-api", "AWS service name for signatures: glue, s3tables, execute-api")
-    signing_region: str = setting("", "AWS region for signatures; empty: the region of the tables' files")
+    signing_region: str = setting("", "AWS region for signatures, and of Glue; empty: the region of the tables' files")
+    glue_id: str = setting("", "AWS account of the Glue Data Catalog; empty: that of the keys")
+    hive_locks: bool = setting(True, "take Hive's lock around each commit, for writers that rely on it alone (Iceberg's Java client)")
     headers: str = setting("", "more headers of every request: Name=value, Name=value", secret=True)
     ca_file: str = setting("", "PEM file of the certificate authority of catalog and token endpoint; empty: the system's")
     proxy: str = setting("", "proxy for the catalog, http://host:port; empty: HTTPS_PROXY and NO_PROXY of the environment", secret=True)

@@ -271,3 +271,59 @@ def test_requests_are_signed_for_aws() -> None:
         "rest.signing-region": "eu-central-1",
         "rest.signing-name": "glue",
     }
+
+
+AWS = "auth: {type: sigv4, region: eu-central-1}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "url", "managed", "properties"),
+    [
+        ("type: glue, warehouse: s3://a/b, " + AWS, "glue:", False, {"warehouse": "s3://a/b", "glue.region": "eu-central-1"}),
+        ("type: glue, endpoint: https://g, " + AWS, "glue+https://g", False, {"glue.region": "eu-central-1"}),
+        ("type: hive, endpoint: 'thrift://ms:9083', warehouse: s3://a/b", "hive://ms:9083", False, {"warehouse": "s3://a/b"}),
+        (
+            "type: s3tables, warehouse: 'arn:aws:s3tables:eu-central-1:1:bucket/b', " + AWS,
+            "rest+https://s3tables.eu-central-1.amazonaws.com/iceberg",
+            True,
+            {
+                "warehouse": "arn:aws:s3tables:eu-central-1:1:bucket/b",
+                "rest.sigv4-enabled": "true",
+                "rest.signing-region": "eu-central-1",
+                "rest.signing-name": "s3tables",
+            },
+        ),
+        ("type: nessie, endpoint: 'http://n:1/iceberg/dev', warehouse: w", "rest+http://n:1/iceberg/dev", False, {"warehouse": "w"}),
+        (
+            "type: snowflake, endpoint: 'https://a.snowflakecomputing.com/polaris/api/catalog', warehouse: w, "
+            "auth: {type: oauth, client_id: i, client_secret: '${PW}'}",
+            "rest+https://a.snowflakecomputing.com/polaris/api/catalog",
+            False,
+            {
+                "warehouse": "w",
+                "credential": "i:hunter2",
+                "scope": "PRINCIPAL_ROLE:ALL",
+                "oauth2-server-uri": "https://a.snowflakecomputing.com/polaris/api/catalog/v1/oauth/tokens",
+            },
+        ),
+    ],
+)
+def test_each_product_has_its_own_defaults(spec: str, url: str, managed: bool, properties: dict[str, str]) -> None:
+    found = address("apiVersion: frazil.dev/v1\nkind: Catalog\nmetadata: {name: p}\nspec: {" + spec + "}")
+    assert (found.url, found.managed, dict(found.properties)) == (url, managed, properties)
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ("type: polaris", "endpoint"),
+        ("type: glue", "auth"),
+        ("type: s3tables, " + AWS, "warehouse"),
+        ("type: hive, endpoint: 'http://ms'", "thrift"),
+        ("type: hive, endpoint: 'thrift://ms', auth: {type: bearer, token: '${PW}'}", "Kerberos"),
+        ("type: glue, auth: {type: bearer, token: '${PW}'}", "sigv4"),
+    ],
+)
+def test_what_a_product_needs_is_asked_for(spec: str, why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        address("apiVersion: frazil.dev/v1\nkind: Catalog\nmetadata: {name: p}\nspec: {" + spec + "}")

@@ -12,6 +12,7 @@ from tests.standins.rest_catalog import DoubleRules, RestCatalogDouble
 from frazil.assembly.catalogs import catalog_address, catalog_properties
 from frazil.assembly.doctor import _catalog
 from frazil.assembly.settings import CatalogSettings, FrazilSettings, S3Settings, StoreSettings
+from frazil.catalogs.metastores.properties import glue_properties, hive_properties
 from frazil.catalogs.rest.properties import rest_properties
 from frazil.kit.errors import Refused
 from frazil.kit.settings import Sources, load
@@ -60,7 +61,7 @@ def test_every_setting_is_a_property_that_the_catalog_knows() -> None:
     assert given.storage["s3.endpoint"] == "https://s3.test"
     named = {field.name for field in dataclasses.fields(CatalogSettings)}
     tested = {name for name in named if getattr(full, name) != getattr(CatalogSettings(), name)}
-    assert named - tested == {"token", "ca_file", "proxy", "managed"}
+    assert named - tested == {"token", "ca_file", "proxy", "managed", "glue_id", "hive_locks"}
 
 
 def test_the_keys_of_the_log_are_those_of_the_tables_unless_others_are_given() -> None:
@@ -105,3 +106,16 @@ def test_the_doctor_knocks_at_the_catalog(tmp_path: pathlib.Path, scope: str, le
         (found,) = asyncio.run(_catalog(settings(catalog)))
     assert (found.level, word in found.text, "hush" in found.text) == (level, True, False)
     assert asyncio.run(_catalog(FrazilSettings())) == []
+
+
+def test_glue_and_hive_take_the_settings_they_have() -> None:
+    log = S3Settings(access_key_id="LOG", secret_access_key="LOGSECRET", region="eu-central-1")
+    glue = CatalogSettings(uri="glue:", warehouse="s3://a/b", signing_region="eu-west-1", glue_id="123", proxy="http://p:1")
+    found = glue_properties(catalog_address(settings(glue, s3=log)), catalog_properties(settings(glue, s3=log)))
+    assert (found.sigv4.region, found.catalog_id, found.warehouse, found.proxy) == ("eu-west-1", "123", "s3://a/b", "http://p:1")
+    assert found.sigv4.access_key_id == "LOG" and found.storage["s3.access-key-id"] == "LOG"
+    hive = CatalogSettings(uri="hive://ms:9083", hive_locks=False, proxy="http://p:1")
+    metastore = hive_properties(catalog_address(settings(hive)), catalog_properties(settings(hive)))
+    assert (metastore.host, metastore.port, metastore.locks) == ("ms", 9083, False)
+    with pytest.raises(Refused, match="token"):
+        catalog_properties(settings(CatalogSettings(uri="hive://ms", token="a-token")))

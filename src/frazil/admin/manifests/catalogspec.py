@@ -103,7 +103,7 @@ class CatalogSpec:
             about="address of the Iceberg REST catalog, up to but without /v1; thrift://host:9083 for hive; "
             "for glue and s3tables that of the region unless given",
             pattern=_PLACE,
-            wanted="an http(s) URL (thrift for hive) without a user, a query or a fragment",
+            wanted="an http(s) URL without a user, a query or a fragment (thrift://… for hive)",
             example="https://polaris.internal:8181/api/catalog",
         ),
         "",
