@@ -53,7 +53,7 @@ def status(session: Session) -> None:
         )
         for row in rows:
             if row.dead_letters:
-                say(f'refused records of {row.table}: frazil sql "SELECT code, reason, value FROM {row.table}_dead"')
+                say(f"refused records of {row.table}: frazil deadletter show {row.table}")
         if not rows:
             say("no table is landed yet; a new topic gets its table within seconds")
         return all(row.state in ("running", "idle") for row in rows)
