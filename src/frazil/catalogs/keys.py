@@ -177,22 +177,28 @@ class Sparse(io.RawIOBase):
         self._parts: list[tuple[int, bytes]] = []
 
     def add(self, start: int, data: bytes) -> None:
+        """The bytes from ``start`` on."""
         self._parts.append((start, data))
 
     def readable(self) -> bool:
+        """See ``io``."""
         return True
 
     def seekable(self) -> bool:
+        """See ``io``."""
         return True
 
     def tell(self) -> int:
+        """See ``io``."""
         return self._at
 
     def seek(self, offset: int, whence: int = 0) -> int:
+        """See ``io``."""
         self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
     def read(self, size: int = -1) -> bytes:
+        """See ``io``; raises OSError outside the ranges."""
         end = self._size if size < 0 else min(self._size, self._at + size)
         for start, data in self._parts:
             if start <= self._at and end <= start + len(data):
@@ -202,6 +208,7 @@ class Sparse(io.RawIOBase):
         raise OSError(f"bytes {self._at} to {end} were not read")
 
     def size(self) -> int:
+        """Of the whole file, in bytes."""
         return self._size
 
 
@@ -275,7 +282,7 @@ def read_by_id(source: Sparse | bytes, schema: pa.Schema, where: str) -> pa.Tabl
     if not present:
         return pa.Table.from_arrays([pa.nulls(file.metadata.num_rows, field.type) for field in schema], schema=schema)
     renamed = rows.select([name for _, name in present]).rename_columns([field.name for field, _ in present])
-    return conform(renamed, pa.schema([field.with_nullable(True) for field in schema]))
+    return conform(renamed, pa.schema([field.with_nullable(nullable=True) for field in schema]))
 
 
 def key_columns(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

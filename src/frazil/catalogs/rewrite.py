@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -113,7 +114,7 @@ class Rewriter:
         live = await self._delta.files.of(table)
         now = {entry.file.path: entry for entry in live.data}
         inputs = tuple(now[entry.file.path] for entry in group.entries if entry.file.path in now)
-        if not inputs or (group.why == "merge" and len(inputs) < 2):  # noqa: PLR2004 - one file is merged already
+        if not inputs or (group.why == "merge" and len(inputs) < 2):
             return False
         made = await self._write(table, live, inputs)
         for _ in range(_TRIES):
@@ -221,7 +222,9 @@ class Rewriter:
         table = await self._committer.catalog.load(ident)
         live = await self._delta.files.of(table)
         data = {entry.file.path for entry in live.data}
-        gone = {path for entry in live.of_content(POSITION) for path, _ in runs_of(await self._delta.files.places(entry)) if path not in data}
+        gone = {
+            path for entry in live.of_content(POSITION) for path, _ in runs_of(await self._delta.files.places(entry)) if path not in data
+        }
         positions = live.of_content(POSITION)
         kept: dict[Place, dict[str, list[pa.Array]]] = {}
         for entry in positions:
@@ -259,7 +262,7 @@ class Rewriter:
         found: list[Hits] = []
         for keys in await self._delta.reader.keys_against(table, entry, Deletes(dead={}, equality=equality)):
             columns = await self._delta.finder.columns(entry, key_columns(schema, keys.column_names))
-            rows = await self._committer.deps.offload.run(lambda columns=columns, keys=keys: match(columns, keys))  # type: ignore[misc]  # bound now
+            rows = await self._committer.deps.offload.run(partial(match, columns, keys))
             if rows.num_rows:
                 found.append(Hits(entry=entry, rows=rows))
         return found
@@ -302,4 +305,3 @@ def _key_of(table: LoadedTable) -> list[str] | None:
 def _key_summary(table: LoadedTable) -> dict[str, str]:
     names = _key_of(table)
     return {} if names is None else {KEYS_SUMMARY: json.dumps(names)}
-

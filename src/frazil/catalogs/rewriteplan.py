@@ -60,9 +60,7 @@ class Plan:
 def wants_conversion(live: Live, settings: RewriteSettings) -> bool:
     """Whether there are too many equality deletes to be left for readers."""
     equality = live.of_content(EQUALITY)
-    return (
-        len(equality) > settings.delete_files_max // 2 or sum(entry.file.record_count for entry in equality) > settings.equality_rows_max
-    )
+    return len(equality) > settings.delete_files_max // 2 or sum(entry.file.record_count for entry in equality) > settings.equality_rows_max
 
 
 def plan_rewrite(live: Live, dead: Mapping[str, int], settings: RewriteSettings) -> Plan:

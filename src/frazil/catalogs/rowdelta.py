@@ -1,8 +1,8 @@
 """Replaces rows by key: what has to be deleted so that new rows of the same keys stand alone.
 
-Three ways, one commit each. Positions: the old rows are looked up and deleted by place; every reader takes that, at little cost. Equality: a
-file of keys, nothing is looked up; cheap to write, dear to read until it is folded (``catalogs/rewrite.py``). Copy: the files that hold old
-rows are written again without them; for small tables.
+Three ways, one commit each. Positions: the old rows are looked up and deleted by place; every reader takes that, at little
+cost. Equality: a file of keys, nothing is looked up; cheap to write, dear to read until it is folded (``catalogs/rewrite.py``). Copy: the
+files that hold old rows are written again without them; for small tables.
 """
 
 from __future__ import annotations
@@ -93,11 +93,13 @@ class RowDelta:
         return Delta(files=tuple(made), removal=await self.remover.plan(table, live, paths))
 
     async def newer(self, table: LoadedTable, keys: pa.Table, names: Sequence[str], order: str, given: str) -> pa.Array:
-        """Which of ``keys`` (rows, ascending) are not older than the row the table has: ``given`` is theirs, ``order`` the table's column."""
+        """Which of ``keys`` (numbers) are not older than their row in the table. ``given``: their order; ``order``: its column."""
         live, hits = await self._find(table, keys.select(names), order)
         deletes = await self.reader.deletes(live)
         if deletes.equality and hits:
-            raise Refused(f"table {table.ident} has equality deletes of another writer; ordering by {order} cannot go on before they are folded")
+            raise Refused(
+                f"table {table.ident} has equality deletes of another writer; ordering by {order} cannot go on before they are folded"
+            )
         found = [_without(hit, deletes.dead.get(hit.entry.file.path)).select([*names, order]) for hit in hits]
         return await self._offload.run(lambda: _newer(keys, found, list(names), order, given))
 
@@ -116,8 +118,8 @@ def _unpartitioned(table: LoadedTable) -> int:
         if not spec["fields"]:
             return int(spec["spec-id"])
     raise Refused(
-        f"table {table.ident} was always partitioned: an equality delete would be about one partition, and a row that moves to another would "
-        "stay in the old one too; use upsert.write=positions or copy (R23)"
+        f"table {table.ident} was always partitioned: an equality delete would be about one partition, and a row that moves to another "
+        "would stay in the old one too; use upsert.write=positions or copy (R23)"
     )
 
 

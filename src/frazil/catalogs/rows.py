@@ -73,7 +73,7 @@ class RowReader:
             data = await whole_file(self._deps.objects, self._locations, path)
             kept = await self._deps.offload.run(lambda: storage(read_by_id(data, schema, path)))
             if any(column.null_count for column in kept.columns):
-                raise Refused(f"table {table.ident}: the equality delete {path} has nulls, which we never write; the table is not rewritten")
+                raise Refused(f"table {table.ident}: the equality delete {path} has nulls; the table is not rewritten")
             self._keys[path] = kept
             while len(self._keys) > 1 and sum(keys.num_rows for keys in self._keys.values()) > _KEPT_ROWS_MAX:
                 self._keys.popitem(last=False)

@@ -14,6 +14,7 @@ from frazil.catalogs.keys import ascending, storage
 from frazil.kit.errors import Refused
 from frazil.landing.columns import long_array
 from frazil.landing.decode import Rows
+from frazil.landing.envelope import envelope_columns, take_rows
 from frazil.landing.upsert import OFFSET, Envelope, Upsert, check_key_types
 from frazil.schemas import Decoded as DecodedValues
 from frazil.schemas import DecodeOptions, Decoder, Reject, decoder_for
@@ -38,6 +39,13 @@ class Changes:
     table: str
     envelope: Envelope | None
     upsert: Upsert | None
+    value: str = "json"
+    declared: bool = False
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether Debezium's envelope is decoded as columns, and not cut open before that."""
+        return self.envelope is not None and self.envelope.debezium and (self.value != "json" or self.declared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +72,7 @@ class Collapsed:
 def split(rows: Rows, changes: Changes) -> Split:
     """Takes rows out of their envelopes and tombstones aside."""
     values: Any = rows.records.column("value")
-    opened = _opened(values, changes.envelope)
+    opened = _opened(values, changes)
     rejects = {reject.row: reject for reject in opened.rejects} if opened is not None else {}
     aside: array[int] = array("q")
     if changes.upsert is not None and values.null_count:
@@ -84,14 +92,17 @@ def split(rows: Rows, changes: Changes) -> Split:
     )
 
 
-def _opened(values: Any, envelope: Envelope | None) -> Opened | None:  # noqa: ANN401 - an Arrow array
-    return open_debezium(values) if envelope is not None and envelope.debezium else None
+def _opened(values: Any, changes: Changes) -> Opened | None:  # noqa: ANN401 - an Arrow array
+    inside = changes.envelope is not None and changes.envelope.debezium and not changes.by_columns
+    return open_debezium(values) if inside else None
 
 
 def with_operation(columns: pa.Schema | None, decoder: Decoder, changes: Changes | None) -> pa.Schema | None:
     """The columns to decode: those of the table, and where events are flat and it is none of these, the field with the operation."""
     field = changes.envelope.field if changes is not None and changes.envelope is not None else ""
     known = columns if columns is not None else decoder.schema
+    if changes is not None and changes.by_columns and known is not None:
+        return envelope_columns(known, json=changes.value in ("json", "json-schema"))
     if not field or known is None or field in known.names:
         return columns
     return known.append(pa.field(field, pa.string()))
@@ -101,6 +112,8 @@ def take_operations(result: DecodedValues, parted: Split, changes: Changes, colu
     """The word of each row, and the rows that have a known one; the others are rejects. ``columns``: those that are to be left."""
     if changes.envelope is None:
         return result, None
+    if changes.by_columns:
+        return take_rows(result, parted.values)
     if changes.envelope.debezium:
         return result, parted.operations.take(long_array(result.rows)) if len(result.rows) else parted.operations.slice(0, 0)
     field, batch = changes.envelope.field, result.batch
@@ -159,7 +172,11 @@ def _all(count: int) -> Any:  # noqa: ANN401 - an Arrow array
 
 
 def record_events(
-    rows: Rows, result: DecodedValues, parted: Split, operations: Any, changes: Changes  # noqa: ANN401 - an Arrow array
+    rows: Rows,
+    result: DecodedValues,
+    parted: Split,
+    operations: Any,  # noqa: ANN401 - an Arrow array
+    changes: Changes,
 ) -> tuple[pa.Table, list[Reject]]:
     """One line per event, in the order of the records: its key columns, ``ROW``, ``DELETED``, ``AT``; and tombstones that have no key."""
     upsert = changes.upsert

@@ -42,7 +42,11 @@ class Target:
         self._decoder = decoder_for(spec.value, declared, options)
         kind = spec.options.get("key", KEYS[0])
         envelope, upsert = parse_envelope(spec), parse_upsert(spec)
-        self.changes = Changes(table=spec.table, envelope=envelope, upsert=upsert) if envelope or upsert else None
+        self.changes = (
+            Changes(table=spec.table, envelope=envelope, upsert=upsert, value=spec.value, declared=bool(spec.columns))
+            if envelope or upsert
+            else None
+        )
         self._key = None if kind == KEYS[0] else decoder_for(kind, None, DecodeOptions())
         self._framed = self._decoder if isinstance(self._decoder, FramedDecoder) else None
         if self._framed is not None and deps.registry is None:

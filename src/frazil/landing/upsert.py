@@ -1,4 +1,4 @@
-"""The options of tables that follow changes (``mode=upsert``, ``envelope``) as one value. Pure; everything that cannot be is Refused here."""
+"""The options of tables that follow changes (``mode=upsert``, ``envelope``) as one value. Pure; what cannot be is Refused here."""
 
 from __future__ import annotations
 
@@ -85,6 +85,13 @@ def parse_upsert(spec: LandingSpec) -> Upsert | None:
     deletes = _deletes(spec, envelope)
     record_key = options.get("upsert.record-key", "")
     upsert = Upsert(keys=keys, order=order, tombstones="tombstone" in deletes, record_key=record_key, write=write)
+    if "route" in options:
+        raise _refused(spec, "mode=upsert with a route: a row whose record changes the table would stay in the old one (R23)")
+    if write == "equality" and "partition" in options:
+        raise _refused(
+            spec,
+            "upsert.write=equality in a partitioned table: a row that moves would stay in its old partition; use positions (R23)",
+        )
     _check_keys(spec, upsert)
     _check_order(spec, upsert, deletes)
     _check_tombstones(spec, upsert)

@@ -7,7 +7,6 @@ beside a ``schema``. The row itself is read by the decoder of the table, so numb
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from json import JSONDecoder
@@ -21,6 +20,7 @@ from frazil.schemas.port import Reject, clip
 
 DELETES: Final = frozenset({"d", "delete", "deleted", "remove", "removed"})
 UPSERTS: Final = frozenset({"c", "r", "u", "create", "insert", "read", "update", "upsert", "i"})
+TRUNCATE: Final = "t"
 _BLANK: Final = re.compile(r"[ \t\n\r]*")
 _scan: Callable[[str, int], tuple[object, int]] = JSONDecoder().scan_once
 _string: Any = scanstring
@@ -39,7 +39,7 @@ class Opened:
     rejects: tuple[Reject, ...]
 
 
-class _Bad(Exception):  # noqa: N818 - a verdict, not an error of ours
+class _Bad(Exception):
     def __init__(self, code: str, why: str) -> None:
         super().__init__(why)
         self.code = code
@@ -54,6 +54,11 @@ def is_delete(operations: pa.Array) -> pa.Array:
     """Whether each event takes its row away. Null operations do not."""
     compute: Any = pc
     return compute.fill_null(compute.is_in(compute.utf8_lower(operations), value_set=pa.array(sorted(DELETES))), False)  # noqa: FBT003 - Arrow's signature
+
+
+def why_truncated() -> str:
+    """What is said of a truncation."""
+    return "op is t: the source table was truncated; delete the rows of this table on purpose, or make it anew"
 
 
 def is_known(operations: pa.Array) -> pa.Array:
@@ -89,8 +94,8 @@ def _debezium(value: bytes) -> tuple[bytes, str]:
         text = text[start:end]
         members = _members(text)
     operation = _operation(members, "op")
-    if operation == "t":
-        raise _Bad("operation", "op is t: a truncated source table; delete the rows of this table on purpose, or make it anew")
+    if operation == TRUNCATE:
+        raise _Bad("operation", why_truncated())
     name = "before" if operation in DELETES else "after"
     found = members.get(name)
     if found is None or found.value is None:
@@ -118,7 +123,7 @@ def _operation(members: dict[str, _Member], field: str) -> str:
     if not isinstance(found.value, str):
         raise _Bad("operation", f"{field} is no text")
     word = found.value.lower()
-    if word not in UPSERTS and word not in DELETES and word != "t":
+    if word not in UPSERTS and word not in DELETES and word != TRUNCATE:
         raise _Bad("operation", f"{field} is {found.value!r}, which no operation is called")
     return word
 
@@ -144,25 +149,14 @@ def _members(text: str) -> dict[str, _Member]:
         if text[at : at + 1] != "{":
             raise _Bad("not-an-object", "the document is not an object")
         at = _skip(text, at + 1)
-        while text[at : at + 1] != "}":
-            if text[at : at + 1] != '"':
-                raise ValueError(f"want a name at character {at}")
-            name, at = _string(text, at + 1)
-            at = _skip(text, at)
-            if text[at : at + 1] != ":":
-                raise ValueError(f"want ':' at character {at}")
-            start = _skip(text, at + 1)
-            value, end = _scan(text, start)
+        more = text[at : at + 1] != "}"
+        while more:
+            name, member, at = _member(text, at)
             if name in found:
                 raise _Bad("duplicate-key", f"{name!r} is there twice")
-            found[name] = _Member(value, (start, end))
-            at = _skip(text, end)
-            if text[at : at + 1] == ",":
-                at = _skip(text, at + 1)
-                if text[at : at + 1] == "}":
-                    raise ValueError("nothing after the last comma")
-            elif text[at : at + 1] != "}":
-                raise ValueError(f"want ',' or '}}' at character {at}")
+            found[name] = member
+            more = _expect(text, at, ",}") == ","
+            at = _skip(text, at + 1) if more else at
         if _skip(text, at + 1) != len(text):
             raise ValueError("something after the end")
     except (ValueError, StopIteration, RecursionError) as error:
@@ -170,11 +164,24 @@ def _members(text: str) -> dict[str, _Member]:
     return found
 
 
+def _member(text: str, at: int) -> tuple[str, _Member, int]:
+    """One member and where the mark behind it is."""
+    _expect(text, at, '"')
+    name, at = _string(text, at + 1)
+    at = _skip(text, at)
+    _expect(text, at, ":")
+    start = _skip(text, at + 1)
+    value, end = _scan(text, start)
+    return name, _Member(value, (start, end)), _skip(text, end)
+
+
+def _expect(text: str, at: int, marks: str) -> str:
+    mark = text[at : at + 1]
+    if not mark or mark not in marks:
+        raise ValueError(f"want one of {marks} at character {at}")
+    return mark
+
+
 def _skip(text: str, at: int) -> int:
     match = _BLANK.match(text, at)
     return at if match is None else match.end()
-
-
-def rows_of(rejects: Sequence[Reject]) -> array[int]:
-    """The input rows of rejects."""
-    return array("q", (reject.row for reject in rejects))

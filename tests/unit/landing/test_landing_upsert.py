@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,10 +26,13 @@ COLUMNS = ("id long", "region string", "v long")
 
 
 def spec(**options: str) -> LandingSpec:
-    given = {name.replace("__", ".").replace("_key", "-key") if name == "upsert__record_key" else name.replace("__", "."): text
-             for name, text in options.items()}
+    given = {name.replace("__", ".").replace("record_key", "record-key"): text for name, text in options.items()}
     return LandingSpec(
-        table="lake.rows", topics=("changes",), columns=COLUMNS, metadata_columns=False, options={"mode": "upsert", "upsert.key": "id", **given}
+        table="lake.rows",
+        topics=("changes",),
+        columns=COLUMNS,
+        metadata_columns=False,
+        options={"mode": "upsert", "upsert.key": "id", **given},
     )
 
 
@@ -118,3 +122,68 @@ def rewriting(world: World) -> Rewriter:
     committer = Committer(world.catalog(), deps)
     eager = RewriteSettings(dead_share=0.0, dead_rows_min=0, equality_rows_max=0, cheap_files=2)
     return Rewriter(committer, RowDelta(committer, FileWriter(deps)), eager)
+
+
+def debezium(what: str, before: object, after: object, *, wrapped: bool = False) -> dict[str, Any]:
+    event = {"before": before, "after": after, "op": what, "ts_ms": 1, "source": {"snapshot": "true", "lsn": 5}, "transaction": None}
+    return {"schema": {"type": "struct"}, "payload": event} if wrapped else event
+
+
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_f19_debezium_events_are_applied_and_what_says_no_operation_is_a_dead_letter(declared: bool, wrapped: bool) -> None:
+    async def main() -> None:
+        world = World()
+        await world.topics.create("changes", 1)
+        given = spec(envelope="debezium", upsert__deletes="op,tombstone", upsert__record_key="json")
+        await put_landing(world.store, given if declared else replace(given, columns=()))
+        row = {"region": "r", "n": 1.10}
+        events = [
+            debezium("r", None, {"id": 1, "v": 1, **row}, wrapped=wrapped),
+            debezium("c", None, {"id": 2, "v": 2, **row}, wrapped=wrapped),
+            debezium("u", {"id": 1, "v": 1}, {"id": 1, "v": 3, **row}, wrapped=wrapped),
+            debezium("d", {"id": 2}, None, wrapped=wrapped),
+            None,
+            debezium("c", None, {"id": 4, "v": 4, **row}, wrapped=wrapped),
+            debezium("t", None, None, wrapped=wrapped),
+            debezium("x", None, {"id": 5}, wrapped=wrapped),
+            debezium("d", None, None, wrapped=wrapped),
+            {"before": None, "after": {"id": 6, "v": 6}},
+            None,
+        ]
+        keys = [json.dumps({"id": at}).encode() for at in (1, 2, 1, 2, 2, 4, 0, 5, 0, 6, 4)]
+        await send(world, events, keys)
+        await world.land(3, auto_off())
+        assert await rows(world) == {1: 3}
+        dead = await world.rows("lake.rows_dead")
+        assert sorted((letter["offset"], letter["code"]) for letter in dead) == [
+            (6, "operation"), (7, "operation"), (8, "no-row"), (9, "no-operation"),
+        ]  # fmt: skip
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_f19_an_append_table_keeps_every_event_with_its_operation(declared: bool) -> None:
+    async def main() -> None:
+        world = World()
+        await world.topics.create("changes", 1)
+        given = LandingSpec(table="lake.rows", topics=("changes",), columns=COLUMNS if declared else (), options={"envelope": "debezium"})
+        await put_landing(world.store, given)
+        await send(
+            world,
+            [
+                debezium("c", None, {"id": 1, "region": "a", "v": 1}),
+                debezium("u", {"id": 1}, {"id": 1, "region": "a", "v": 2}),
+                debezium("d", {"id": 1, "region": "a", "v": 2}, None),
+                None,
+            ],
+        )
+        await world.land(3, auto_off())
+        found = sorted(await world.rows("lake.rows"), key=lambda row: row["_offset"])
+        assert [(row["id"], row["v"], row["_op"]) for row in found] == [(1, 1, "c"), (1, 2, "u"), (1, 2, "d"), (None, None, None)]
+        await send(world, [debezium("r", None, {"id": 3, "region": "b", "v": 3})])
+        await world.land(3, auto_off())
+        assert len(await world.rows("lake.rows")) == 5
+
+    run_virtual(main())
