@@ -29,7 +29,7 @@ from frazil.catalogs import commit as catalog_commit
 from frazil.catalogs.faulty import FaultPlan
 from frazil.catalogs.progress import SourcePartition
 from frazil.kit.names import PartitionKey, TopicId
-from frazil.landing import decode, pipeline
+from frazil.landing import decode, source
 from frazil.landing.ledger import Ledger
 from frazil.landing.plan import PartitionState
 from frazil.log.pins import drop_pin, set_pin

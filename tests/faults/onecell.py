@@ -115,6 +115,7 @@ class Cell:
         self.good: set[tuple[int, int]] = set()
         self.bad: set[tuple[int, int]] = set()
         self.lives: list[Life] = []
+        self.transactions = 0
         self._open_catalog = open_catalog
 
     # --- the log -----------------------------------------------------------------------------------------------------
@@ -132,15 +133,19 @@ class Cell:
             for at, offset in enumerate(offsets):
                 (self.bad if at == poison else self.good).add((partition, offset))
             if chance.random() < 0.3:
-                await world.append("t", partition, marker(commit=True))
+                self.transactions += 1
+                await world.append("t", partition, marker(commit=True, producer_id=100 + self.transactions))
             if chance.random() < ABORTED_SHARE:
                 await self._abort(partition)
 
     async def _abort(self, partition: int) -> None:
         """A transaction that was given up: its records are nobody's rows."""
         records = [Record(key=b"k", value=b'{"aborted":1}', timestamp_ms=self.world.clock.now_ms())]
-        data = build_batch(records, options=BatchOptions(transactional=True, producer_id=9, producer_epoch=0, base_sequence=-1))
-        await self.world.append("t", partition, bytes(data) + marker(commit=False, producer_id=9))
+        self.transactions += 1
+        producer_id = 100 + self.transactions  # a producer of its own: the log takes a sequence number it has seen for a repetition
+        data = build_batch(records, options=BatchOptions(transactional=True, producer_id=producer_id, producer_epoch=0, base_sequence=0))
+        await self.world.append("t", partition, bytes(data))
+        await self.world.append("t", partition, marker(commit=False, producer_id=producer_id, sequence=1))
 
     # --- processes ---------------------------------------------------------------------------------------------------
 
@@ -307,10 +312,10 @@ def _is_loud(status: LandingStatus | None) -> bool:
     return status is not None and status.state in ("stalled", "failed") and all((status.stage, status.reason, status.topic))
 
 
-def marker(*, commit: bool, producer_id: int = 7) -> bytes:
+def marker(*, commit: bool, producer_id: int, sequence: int = 0) -> bytes:
     """The end of a transaction: a control batch."""
     record = Record(key=b"\0\0\0\1" if commit else b"\0\0\0\0", value=b"\0\0\0\0\0\0")
-    options = BatchOptions(control=True, transactional=True, producer_id=producer_id, producer_epoch=0)
+    options = BatchOptions(control=True, transactional=True, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
     return bytes(build_batch([record], options=options))
 
 

@@ -62,6 +62,7 @@ class TablePipeline:
             return True
         if self._worth_a_commit(decoded, plan, source.home):
             if not await self._land(source.home, decoded, plan.losses):
+                source.doubt()
                 return True  # somebody else moved the table's progress: plan again from where it is now
             source.enter("pin")
             await source.pin()

@@ -240,6 +240,7 @@ class RoutePipeline:
         nothing = Written(files=(), change=None)
         outcome = await commit_slice(self._lake, Work(base=home, written=nothing, moves=moves, losses=losses, attempt=attempt))
         if isinstance(outcome, Lost):
+            source.doubt()
             return  # somebody else moved the mark: the next step sees where it is
         source.home = outcome.table
         source.ledger.load(outcome.progress)

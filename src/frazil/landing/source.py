@@ -102,6 +102,10 @@ class SliceSource:
         await self.pin()
         return states
 
+    def doubt(self) -> None:
+        """Somebody else moved the table: it is loaded anew before the next slice, also when nothing seems to wait."""
+        self._loaded_at_ms = float("-inf")
+
     async def _look(self, topics: Sequence[TopicRecord], pinned: Mapping[PartitionKey, int]) -> list[PartitionState]:
         """The states of all partitions as the landing wants them (options ``from`` and ``to``)."""
         states = self.ledger.states(topics, self._deps.index, pinned)
@@ -136,7 +140,7 @@ class SliceSource:
         self.enter("read")
         read = await self._reader.read(plan.wants, {state.key: state.topic for state in self.states})
         if not self.ledger.recognises(want.key for want in plan.wants):
-            self._loaded_at_ms = float("-inf")
+            self.doubt()
             return None
         self.enter("decode")
         isolation = cursor.isolation

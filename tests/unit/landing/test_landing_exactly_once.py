@@ -17,6 +17,8 @@ from frazil.catalogs.faulty import FaultPlan
 from frazil.kit.errors import RetryLater
 from frazil.kit.tasks import spawn
 from frazil.metadata.landings import LandingSpec, put_landing
+from frazil.records import build_batch
+from frazil.records.building import BatchOptions, Record
 
 TABLE = "default.t"
 
@@ -307,5 +309,31 @@ def test_a_table_that_another_process_moved_beyond_our_view_of_the_log_is_no_old
         landing.stop()
         await task
         assert await world.offsets(TABLE) == list(range(9))
+
+    play(story)
+
+
+def test_a_process_whose_progress_without_rows_is_overtaken_looks_at_the_table_again() -> None:
+    """Nothing seems to wait, so the table was not loaded anew: the same commit was tried for ever, as fast as the machine could."""
+
+    async def story(world: World) -> None:
+        await world.topics.create("t", 1)
+        await world.produce("t", [js(n=1)])
+        settings = replace(FAST, progress_idle_ms=4_000)
+        both = [world.landing(settings), world.landing(settings)]
+        tasks = [spawn(f"landing {n}", landing.run()) for n, landing in enumerate(both)]
+        await asyncio.sleep(2.5)
+        marker = build_batch(
+            [Record(key=b"\0\0\0\1", value=b"\0\0\0\0\0\0")],
+            options=BatchOptions(control=True, transactional=True, producer_id=7, producer_epoch=0),
+        )
+        await world.append("t", 0, bytes(marker))  # both hold it back, and both want to commit it at the same time
+        await asyncio.sleep(30)
+        assert {status.state for landing in both for status in landing.statuses()} == {"idle"}
+        for landing in both:
+            landing.stop()
+        await asyncio.gather(*tasks)
+        assert await world.offsets(TABLE) == [0]
+        assert len(await world.snapshots(TABLE)) == 2
 
     play(story)
