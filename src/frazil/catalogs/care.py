@@ -12,7 +12,7 @@ from typing import Final
 
 from frazil.catalogs.commit import Committer
 from frazil.catalogs.condemned import KEYS_MAX, PREFIX, Condemned, read_list, write_list
-from frazil.catalogs.history import Keep, expired
+from frazil.catalogs.history import Keep, expired, keeps_everything
 from frazil.catalogs.locations import claimed_sequence, metadata_version
 from frazil.catalogs.manifests import Entry, Manifest, ManifestCodec, ManifestSpec
 from frazil.catalogs.metadata_json import MAIN, partition_spec, ref_snapshot, snapshot_by_id
@@ -127,7 +127,7 @@ class Care:
     async def expire(self, ident: str) -> int:
         """Removes snapshots that are no longer kept from the metadata; their files stay for now. Returns how many."""
         table = await self._committer.catalog.load(ident)
-        due = expired(table.metadata, self._settings.keep)
+        due = [] if keeps_everything(table.metadata) else expired(table.metadata, self._settings.keep)
         if len(due) < self._settings.expire_batch:
             return 0
         requirements = [{"type": "assert-table-uuid", "uuid": table.uuid}]
@@ -147,8 +147,8 @@ class Care:
         judged by an older table.
         """
         table = await self._committer.catalog.load(ident)
-        if table.metadata.get("properties", {}).get(OWNS_LOCATION) != table.location:
-            return 0, 0  # made by somebody else, perhaps in a place that other tables share
+        if table.metadata.get("properties", {}).get(OWNS_LOCATION) != table.location or keeps_everything(table.metadata):
+            return 0, 0  # made by somebody else, perhaps in a place that other tables share; or others than this metadata name its files
         prefix = self._committer.locations.key_of(table.location)
         listed = [info.key async for info in self._deps.objects.list(f"{prefix}/metadata/")]
         data_due = self._data_sweep_due(ident)

@@ -23,7 +23,7 @@ from frazil.catalogs.locations import Locations
 from frazil.catalogs.manifests import Manifest
 from frazil.catalogs.metadata_json import MAIN, check_requirements, ref_snapshot, snapshot_by_id
 from frazil.catalogs.port import Catalog, CatalogDeps, LoadedTable
-from frazil.catalogs.progress import COMMIT_ID, Move, Progress, SourcePartition, ancestry, progress_value, read_progress
+from frazil.catalogs.progress import COMMIT_ID, Move, Progress, SourcePartition, ancestry, hides_history, progress_value, read_progress
 from frazil.catalogs.schema import SchemaChange
 from frazil.catalogs.snapshots import Draft, Prepared, Snapshots
 from frazil.kit.errors import Conflict, Missing, OutcomeUnknown, Refused, RetryLater
@@ -47,13 +47,24 @@ class Removing(Protocol):
     """Files to remove and the manifests without them (``catalogs.removal.Removal``)."""
 
     @property
-    def snapshot_id(self) -> int: ...
+    def snapshot_id(self) -> int:
+        """Of the snapshot that removes."""
+        ...
+
     @property
-    def files(self) -> tuple[DataFile, ...]: ...
+    def files(self) -> tuple[DataFile, ...]:
+        """What goes."""
+        ...
+
     @property
-    def rewritten(self) -> tuple[Manifest, ...]: ...
+    def rewritten(self) -> tuple[Manifest, ...]:
+        """Manifests that say so."""
+        ...
+
     @property
-    def replaced(self) -> frozenset[str]: ...
+    def replaced(self) -> frozenset[str]:
+        """Those they stand for."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,7 +334,7 @@ def _judge(prepared: Prepared, fresh: LoadedTable, *, unknown: bool) -> _Verdict
         )
     metadata = fresh.metadata
     head = ref_snapshot(metadata, MAIN)
-    descends = prepared.asserted_head is None
+    descends = prepared.asserted_head is None and not hides_history(metadata)
     for snapshot in ancestry(metadata, head):
         if snapshot.get("summary", {}).get(COMMIT_ID) == prepared.commit_id:
             return _Verdict(applied=True)
@@ -339,4 +350,5 @@ def _judge(prepared: Prepared, fresh: LoadedTable, *, unknown: bool) -> _Verdict
             return _Verdict(certain=not unknown)
         return _Verdict(open=True)
     # The head moved; or it went and came back, and the sequence number this request claims was given to another snapshot.
-    return _Verdict(certain=(descends and head != prepared.asserted_head) or not unknown)
+    # A history that does not reach back to our base may hide our own snapshot: nothing is certain then.
+    return _Verdict(certain=descends and (head != prepared.asserted_head or not unknown))

@@ -25,6 +25,14 @@ class Keep:
     """The newest snapshot of each of so many days."""
 
 
+def keeps_everything(metadata: JsonObject) -> bool:
+    """Iceberg's ``gc.enabled=false``: nothing of the table may be expired or deleted, because others than its metadata name its files.
+
+    Nessie gives it to each table: other branches and older commits are there.
+    """
+    return str(metadata.get("properties", {}).get("gc.enabled", "true")).lower() == "false"
+
+
 def expired(metadata: JsonObject, keep: Keep) -> list[int]:
     """Snapshot ids to remove, oldest first. Ages are counted from the newest snapshot, not by anybody's clock (F59)."""
     snapshots = metadata.get("snapshots", ())

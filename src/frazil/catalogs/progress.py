@@ -39,6 +39,8 @@ LAST_COMMIT: Final = "frazil.last-commit"
 """Table property."""
 LANDED_TAG: Final = "frazil-landed"
 """Tag on our newest snapshot, so that a foreign expiry keeps it (F04)."""
+NESSIE_CONTENT: Final = "nessie.catalog.content-id"
+"""Table property that Nessie gives each table."""
 INLINE_BYTES_MAX: Final = 1024
 RANGES_BYTES_MAX: Final = 1024
 VERSION: Final = 1
@@ -267,12 +269,25 @@ def progress_value(metadata: JsonObject, *, where: str) -> str | None:
         text = snapshot.get("summary", {}).get(PROGRESS)
         if text is not None and _parse(text, where).snapshot_id == snapshot["snapshot-id"]:
             return str(text)  # a copied summary (cherry-pick) names another snapshot and does not count
+    if named is not None and oldest is not None and int(oldest["sequence-number"]) > named.sequence:
+        parent = oldest.get("parent-snapshot-id")
+        if parent == named.snapshot_id or hides_history(metadata):
+            return str(claimed)  # expired, but the parent of what is kept; or its properties are always those of the head
+        if parent is None:
+            return _lost(where, "its history begins after our newest snapshot: somebody replaced the table")
+    if named is None and hides_history(metadata) and LAST_COMMIT in metadata["properties"]:
+        return _lost(where, f"the property {PROGRESS} was deleted, and this catalog shows no older snapshot that has it")
     complete = head is None or (oldest is not None and oldest.get("parent-snapshot-id") is None)
     if complete and (head is not None or not metadata.get("snapshots")):
         return None if claimed is None or head is not None else _lost(where, "the table has no head any more")
     if claimed is None and ref_snapshot(metadata, LANDED_TAG) is None:
         return None  # never landed to: a foreign table whose old history was expired
     return _lost(where, "the history between the head and our newest snapshot was expired")
+
+
+def hides_history(metadata: JsonObject) -> bool:
+    """Whether the catalog shows the newest snapshot only, without its parent: Nessie keeps the history in its own commits."""
+    return NESSIE_CONTENT in metadata.get("properties", {})
 
 
 def _lost(where: str, why: str) -> str:

@@ -186,10 +186,13 @@ class RestCatalog(Catalog):
             return await self.load(made.ident)  # whether it was set is seen there; without it the table only keeps more files
 
     async def _alone(self, made: LoadedTable) -> bool:
-        """Whether nothing but the table's first metadata file is in its location."""
+        """Whether nothing but the table's first metadata file (and Hadoop's checksum of it, on a disk) is in its location."""
+        first = canonical(made.metadata_location)
+        folder, _, name = first.rpartition("/")
+        known = (first, f"{folder}/.{name}.crc")
         try:
             async for info in self._objects.list(f"{made.location.rstrip('/')}/"):
-                if info.key != canonical(made.metadata_location):
+                if info.key not in known:
                     _LOG.warning(
                         "table %s: its location %s holds other files; old files of it are never deleted", made.ident, made.location
                     )
