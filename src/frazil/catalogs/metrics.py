@@ -16,15 +16,12 @@ from frazil.catalogs.writeoptions import COUNTS_ONLY, metrics_lengths
 from frazil.kit.errors import Refused
 
 
-def describe(
-    encoded: Encoded, schema: JsonObject, *, location: str, spec_id: int, lengths: Mapping[int, int] | None = None
-) -> DataFile:
+def describe(encoded: Encoded, schema: JsonObject, *, location: str, spec_id: int, lengths: Mapping[int, int] | None = None) -> DataFile:
     """The data file's entry, from the Parquet footer. Columns are matched by position: both sides list them depth first.
 
     ``lengths``: the columns to describe and how long their bounds may be, see ``metrics_lengths``; None: as without table properties.
     """
-    columns = list(leaves(schema["fields"]))
-    metrics = _Metrics(columns, metrics_lengths(schema, {}) if lengths is None else lengths)
+    metrics = _Metrics(list(leaves(schema["fields"])), metrics_lengths(schema, {}) if lengths is None else lengths)
     for at in range(encoded.metadata.num_row_groups):
         metrics.add(encoded.metadata.row_group(at))
     lower, upper = metrics.bounds()

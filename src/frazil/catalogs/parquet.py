@@ -31,6 +31,9 @@ _NO_DICTIONARY: Final = frozenset({"boolean", "float", "double", "time", "timest
 own order, in which −0.0 is less than 0.0; Spark, for which they are equal, would not find one by the other."""
 _DELTA_TYPES: Final = frozenset({"int", "long", "date", "time", "timestamp", "timestamptz"})
 _FLOATS: Final = frozenset({"float", "double"})
+_MANY_FILES: Final = 64
+_CHUNK_BYTES_MIN: Final = 256
+"""Below, on average, compressing a column of a file costs as much time as all else and saves nothing."""
 _compute: Any = pc
 
 
@@ -57,10 +60,12 @@ class Recipe:
     row_bytes: int
     """Of Arrow memory, on average."""
     options: WriteOptions
+    many: bool = False
+    """So many files are made that each should cost little."""
 
 
-def plan_recipe(shaped: pa.Table, schema: JsonObject, options: WriteOptions) -> Recipe:
-    """Decides from a sample of ``shaped``, which has the shape of ``schema`` and is not empty."""
+def plan_recipe(shaped: pa.Table, schema: JsonObject, options: WriteOptions, *, files: int = 1) -> Recipe:
+    """Decides from a sample of ``shaped``, which has the shape of ``schema`` and is not empty. ``files``: how many it will be at least."""
     columns = list(leaves(schema["fields"]))
     sample = _sample(shaped)
     dictionary = [leaf.parquet_path for leaf in columns if _has_few_values(sample, leaf)]
@@ -73,6 +78,7 @@ def plan_recipe(shaped: pa.Table, schema: JsonObject, options: WriteOptions) -> 
         nan_columns=[leaf for leaf in columns if nans.get(leaf.field_id)],
         row_bytes=max(1, shaped.nbytes // shaped.num_rows),
         options=options,
+        many=files > _MANY_FILES,
     )
 
 
@@ -89,8 +95,8 @@ def encode_files(shaped: pa.Table, recipe: Recipe) -> Iterator[Encoded]:
     if shaped.num_rows * recipe.row_bytes <= options.target_bytes:
         yield _encoded(shaped, recipe, [shaped.num_rows], max(1, min(ROW_GROUP_ROWS_MAX, options.row_group_bytes // recipe.row_bytes)))[0]
         return
-    # Row groups no larger than the target, so that there is a place to cut; a group's size is known when it is written.
-    step = max(1, min(ROW_GROUP_ROWS_MAX, min(options.row_group_bytes, options.target_bytes) // recipe.row_bytes))
+    # Row groups smaller than the target, so that there are places to cut; a group's size is known when it is written.
+    step = max(1, min(ROW_GROUP_ROWS_MAX, min(options.row_group_bytes, options.target_bytes // 4) // recipe.row_bytes))
     at = 0
     while at < shaped.num_rows:
         left = shaped.num_rows - at
@@ -109,13 +115,15 @@ def _encoded(shaped: pa.Table, recipe: Recipe, pieces: Sequence[int], group_rows
     nans = _nan_counts(shaped, recipe.nan_columns) if recipe.nan_columns else {}
     silent = [leaf for leaf in recipe.columns if leaf.type == "uuid" or nans.get(leaf.field_id)]
     sink = pa.BufferOutputStream()
+    tiny = recipe.many and shaped.num_rows * recipe.row_bytes < _CHUNK_BYTES_MIN * len(recipe.columns)
     open_writer: Any = pq.ParquetWriter
     rows = 0
     with open_writer(
         sink,
         shaped.schema,
-        compression=recipe.options.codec,
-        compression_level=recipe.options.level,
+        compression="none" if tiny else recipe.options.codec,
+        compression_level=None if tiny else recipe.options.level,
+        store_schema=not recipe.many,
         use_dictionary=list(recipe.dictionary) or False,
         column_encoding=dict(recipe.encodings) or None,
         store_decimal_as_integer=True,

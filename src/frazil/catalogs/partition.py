@@ -57,20 +57,18 @@ def _type(name: str) -> PrimitiveType:
 
 def summaries(types: StructType, partitions: Sequence[Any]) -> list[avro.PartitionFieldSummary]:
     """One per field: whether there are nulls or NaNs, and the smallest and largest of the other values."""
-    return [
-        _summary(field.field_type, {partition[at] for partition in partitions}) for at, field in enumerate(types.fields)
-    ]
+    return [_summary(field.field_type, [partition[at] for partition in partitions]) for at, field in enumerate(types.fields)]
 
 
-def _summary(kind: Any, values: set[Any]) -> avro.PartitionFieldSummary:  # noqa: ANN401 - the library's types
-    nans = {value for value in values if isinstance(value, float) and math.isnan(value)}
-    plain = {_comparable(value) for value in values - nans if value is not None}
+def _summary(kind: Any, values: Sequence[Any]) -> avro.PartitionFieldSummary:  # noqa: ANN401 - the library's types
+    filled = [_comparable(value) for value in values if value is not None]
+    plain = [value for value in filled if not (isinstance(value, float) and math.isnan(value))]
     low = high = None
     if plain:
         low, high = min(plain, key=_order), max(plain, key=_order)
     return avro.PartitionFieldSummary(
-        None in values,
-        bool(nans),
+        len(filled) < len(values),
+        len(plain) < len(filled),
         None if low is None else to_bytes(kind, low),
         None if high is None else to_bytes(kind, high),
     )

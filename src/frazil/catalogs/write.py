@@ -121,7 +121,7 @@ def _planned(table: LoadedTable, rows: pa.Table, schema: JsonObject, spec: JsonO
     properties: Mapping[str, Any] = table.metadata.get("properties", {})
     order = order_to_write(table)
     grouping = group_rows(shaped, schema, spec, order)
-    recipe = plan_recipe(shaped, schema, write_options(properties))
+    recipe = plan_recipe(shaped, schema, write_options(properties), files=len(grouping.groups))
     if grouping.order is not None:
         shaped = shaped.combine_chunks()  # rows are taken from all over, many times
     named = {int(field["source-id"]) for field in (*spec["fields"], *order["fields"])}

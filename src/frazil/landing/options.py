@@ -14,6 +14,7 @@ from typing import Final
 from frazil.kit.errors import Refused
 from frazil.landing import evolution
 from frazil.landing.extent import extent_of
+from frazil.landing.layout import FILE_BYTES_MIN, layout_of
 from frazil.landing.routing import route_of
 from frazil.landing.upsert import RECORD_KEYS, WRITES, check_mode
 from frazil.metadata.landings import LandingSpec
@@ -59,6 +60,14 @@ def _key(spec: LandingSpec, value: str) -> str:
 def _extent(spec: LandingSpec, _value: str) -> str:
     try:
         extent_of(spec.options)
+    except Refused as error:
+        return str(error)
+    return ""
+
+
+def _layout(spec: LandingSpec, _value: str) -> str:
+    try:
+        layout_of(spec)
     except Refused as error:
         return str(error)
     return ""
@@ -124,6 +133,11 @@ OPTIONS: Final[Mapping[str, Option]] = {
         check=check_mode,
     ),
     "key": Option(values=", ".join(KEYS), meaning="what record keys are, in the column `_key`", check=_key),
+    "file_bytes": Option(
+        values=f"bytes, {FILE_BYTES_MIN} or more",
+        meaning="size on disk above which a file of a slice is cut ([layout](layout.md)); default: 512 MiB",
+        check=_layout,
+    ),
     "manifest": Option(values="a manifest's title", meaning="set by `apply`: the manifest that owns the landing"),
     "mode": Option(
         values="append, upsert",
@@ -147,11 +161,21 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "route.tables_max": Option(
         values="1 to 999999", meaning="records of more values than this many tables take are dead letters; default: 1000", check=_route
     ),
+    "partition": Option(
+        values="none, or fields with commas between",
+        meaning="partitions, as in `day(_timestamp), bucket(16, id), truncate(4, name), region` ([layout](layout.md)); default: none",
+        check=_layout,
+    ),
     "paused": Option(values="true, false", meaning="the landing waits", check=one_of("true", "false")),
     "recreated": Option(
         values="fill, stop",
         meaning="when the table was dropped or exchanged: fill the new one from the log start, or stop and say so (default)",
         check=one_of("fill", "stop"),
+    ),
+    "sort": Option(
+        values="none, or columns with commas between",
+        meaning="the order of rows within files, as in `ts desc nulls last, id` ([layout](layout.md)); default: none",
+        check=_layout,
     ),
     "upsert.deletes": Option(
         values="none, op, tombstone, or op,tombstone",

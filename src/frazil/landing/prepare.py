@@ -33,6 +33,8 @@ class Prepared:
     written: Written
     letters: tuple[DeadLetter, ...]
     rows: int
+    advice: str = ""
+    """What the status should say about the layout."""
 
 
 async def prepare(target: Target, table: LoadedTable | None, decoded: Decoded, bench: Bench) -> Prepared:
@@ -46,11 +48,17 @@ async def prepare(target: Target, table: LoadedTable | None, decoded: Decoded, b
     converted = await deps.offload.run(lambda: convert(decoded, shape))
     deps.faults.reach("P1")
     bench.enter("write")
-    table = table or await target.create(converted.values)
+    table = await target.lay_out(table) if table is not None else await target.create(converted.values)
     rows, touched = converted.rows, None
     if converted.events is not None and target.changes is not None:
         rows, touched = await last_events(bench.lake, table, converted.events, rows, target.changes)
-    written = await write_rows(bench.lake, table, rows, deadline_ms=bench.settings.call_deadline_ms, renames=target.renames)
+    written = await write_rows(bench.lake, table, rows, renames=target.renames)
     deps.faults.reach("P3")
     written = replace(written, touched=touched)
-    return Prepared(table=table, written=written, letters=converted.letters, rows=converted.rows.num_rows)
+    return Prepared(
+        table=table,
+        written=written,
+        letters=converted.letters,
+        rows=converted.rows.num_rows,
+        advice=target.advice(table, written.files),
+    )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from frazil.catalogs.files import DataFile
 from frazil.catalogs.port import CreateTable, LoadedTable
 from frazil.catalogs.schema import arrow_schema
-from frazil.kit.errors import Refused
+from frazil.kit.errors import Conflict, Refused, RetryLater
 from frazil.landing.changes import Changes
 from frazil.landing.convert import Shape, full_schema, value_columns
 from frazil.landing.evolution import decode_options, renamed
 from frazil.landing.identity import NamedTable
 from frazil.landing.lake import Lake, within
+from frazil.landing.layout import advice, laid_out_table, parse_layout, plan_step, waiting_for
 from frazil.landing.options import KEYS
 from frazil.landing.settings import LandingDeps, LandingSettings
 from frazil.landing.upsert import parse_envelope, parse_upsert
@@ -32,6 +34,8 @@ class Target:
     ) -> None:
         """``marks``: see ``NamedTable``."""
         self.spec = spec
+        self._lake = lake
+        self._layout = parse_layout(spec.options)
         self._deps = deps
         self._deadline_ms = settings.call_deadline_ms
         self._named = NamedTable(spec.table, spec, lake, deps, settings, marks=marks or {})
@@ -81,7 +85,25 @@ class Target:
         operation = self.changes is not None and self.changes.upsert is None
         schema = full_schema(values, metadata_columns=self.spec.metadata_columns, key=self._key, operation=operation)
         properties = {"frazil.source": self._deps.source, "frazil.topics": ",".join(self.spec.topics)}
-        return await self._named.create(CreateTable(schema=schema, properties=properties))
+        return await self._named.create(laid_out_table(self._layout, CreateTable(schema=schema, properties=properties)))
+
+    async def lay_out(self, table: LoadedTable) -> LoadedTable:
+        """The table with the layout of the landing's options, which is committed when it is new. Raises Refused, RetryLater."""
+        step = plan_step(self._layout, table)
+        if step is None:
+            return table
+        commit = self._lake.catalog.commit(table.ident, table, step.requirements, step.updates)
+        try:
+            return await within(commit, self._deadline_ms, "changing the layout of the table")
+        except Conflict as error:
+            raise RetryLater(f"the table was changed while its layout was: {error}") from error
+
+    def advice(self, table: LoadedTable, files: Sequence[DataFile]) -> str:
+        """What the status should say about the table's layout and the files of a slice; empty: nothing."""
+        waiting = waiting_for(self._layout, table)
+        if waiting:
+            return f"the layout of the options waits for the column {', '.join(waiting)}; rows land in the one before"
+        return advice(len(files), sum(file.record_count for file in files))
 
     def shape(self, table: LoadedTable | None) -> Shape:
         """How values are decoded for the table as it is. Raises Refused when declared columns are not in it."""
@@ -90,10 +112,11 @@ class Target:
         if table is None:
             return plain
         only = self._declared if self._declared is not None else self._fixed_names()
-        columns = value_columns(renamed(arrow_schema(table), self.renames), metadata_columns=with_metadata, only=only, operation=plain.with_operation)
+        have = renamed(arrow_schema(table), self.renames)
+        columns = value_columns(have, metadata_columns=with_metadata, only=only, operation=plain.with_operation)
         if only is not None:
-            have = {name.lower() for name in columns.names}
-            missing = [name for name in only if name.lower() not in have]
+            known = {name.lower() for name in columns.names}
+            missing = [name for name in only if name.lower() not in known]
             if missing:
                 raise Refused(
                     f"table {self.spec.table} has no column {', '.join(missing)}: add it, or leave it out of the landing's columns"
