@@ -23,7 +23,7 @@ $(KERNEL): $(READY) native/Cargo.toml native/Cargo.lock native/pyproject.toml $(
 
 system:
 	@./deploy/system-packages kcat=kcat java=default-jdk-headless javac=default-jdk-headless mvn=maven go=golang \
-	  node=nodejs npm=npm /usr/include/node/node.h=libnode-dev g++=g++
+	  node=nodejs npm=npm /usr/include/node/node.h=libnode-dev g++=g++ etcd=etcd-server
 
 demo: $(KERNEL)
 	@$(BIN)/python examples/flights.py $(if $(KEEP),--keep)

@@ -116,7 +116,7 @@ class Clients:
     """librdkafka against the server: the independent side of the tests."""
 
     def __init__(self, bootstrap: str, **config: Any) -> None:
-        self._config = {"bootstrap.servers": bootstrap, **config}
+        self._config = {"bootstrap.servers": bootstrap, "log_level": 0, **config}
         self.admin = AdminClient(self._config)
 
     def create(self, topic: str, partitions: int, **config: str) -> None:

@@ -29,6 +29,7 @@ from frazil.log.index import LogIndex
 from frazil.log.kafka.cluster import KafkaCluster, parse_bootstrap
 from frazil.log.kafka.connection import KafkaSecurity
 from frazil.log.kafka.source import KafkaLog
+from frazil.log.kafscale.etcd import KafscaleEtcd
 from frazil.log.listing import ListingPolicy, SegmentListing
 from frazil.log.read import LogReader, ReadLimits
 from frazil.log.view import LogSource, LogView
@@ -81,7 +82,12 @@ async def open_source(settings: FrazilSettings, spec: ProcessorSpec, tools: Tool
     found = await patiently(f"looking for a cluster in {bucket}", lambda: _find_marker(bucket, place.prefix, settings, tools), stop)
     if found is None:
         _LOG.info("%s holds no Frazil cluster: its sealed segments under %r are landed", bucket, place.prefix)
-        yield _listed(settings, spec, tools)
+        etcd = _etcd(spec, tools)
+        try:
+            yield _listed(settings, spec, tools, etcd)
+        finally:
+            if etcd is not None:
+                await etcd.close()
         return
     root, objects, marker = found
     url = settings.store.metadata or decode(marker, where=f"{root}/{MARKER_PREFIX}…").text("metadata")
@@ -115,12 +121,20 @@ def cluster_source(settings: FrazilSettings, store: MetadataStore, objects: Obje
     )
 
 
-def _listed(settings: FrazilSettings, spec: ProcessorSpec, tools: Tools) -> Source:
+def _etcd(spec: ProcessorSpec, tools: Tools) -> KafscaleEtcd | None:
+    told = spec.source.etcd
+    if told is None:
+        return None
+    password = told.password.value if told.password is not None else ""
+    return KafscaleEtcd(told.endpoints, tools.clock, username=told.username or "", password=password)
+
+
+def _listed(settings: FrazilSettings, spec: ProcessorSpec, tools: Tools, etcd: KafscaleEtcd | None) -> Source:
     place = spec.source.s3
     bucket = f"s3://{place.bucket}"
     objects = _open(bucket, settings, tools)
     policy = ListingPolicy(interval_ms=max(1_000, spec.processing.commit_interval_seconds * 1000 // _LISTINGS_PER_COMMIT))
-    listing = SegmentListing(objects, tools.clock, prefix=place.prefix, topics=spec.source.topics, policy=policy)
+    listing = SegmentListing(objects, tools.clock, prefix=place.prefix, topics=spec.source.topics, policy=policy, cluster=etcd)
     reader = LogReader(objects, listing, BlockCache(settings.landing.cache_bytes), limits=ReadLimits(), offload=tools.offload)
     listing.changed = reader.forget
     root = f"kafscale:{bucket}/{place.prefix}"

@@ -127,8 +127,9 @@ class SliceSource:
 
     def next_slice(self, states: Sequence[PartitionState], cursor: Cursor) -> SlicePlan:
         """What ``cursor`` reads next over ``states``."""
-        appetite = cursor.appetite
-        return plan_slice(states, appetite.budget, after=appetite.last_key, ahead=cursor.isolation.ahead(states))
+        appetite, index = cursor.appetite, self._deps.index
+        ahead = {key: max(at, index.past_lost(key, at)) for key, at in cursor.isolation.ahead(states).items()}
+        return plan_slice(states, appetite.budget, after=appetite.last_key, ahead=ahead)
 
     def share(self) -> int:
         """Bytes the slice may take in all its shapes: no more than waits for it, so that quiet tables do not queue for whole slices."""

@@ -6,6 +6,9 @@ their base. Where the next one begins later than the last ended, the view ends, 
 the offsets between are lost for good, which KafScale brokers can bring about. Where the next one begins earlier, an offset is served by
 the first segment that has it, and refs end where the two meet, so that a reader drops what it has already.
 
+Where KafScale's etcd can be read (``KafscaleView``), a segment below the acknowledged end is settled also when its index is lost, topics
+are known before their first segment, and acknowledged records that no segment holds are named.
+
 Keys of such a log can be written again (a wiped bucket, a stale owner), so what is known of a segment holds only while size and time stay.
 """
 
@@ -17,11 +20,12 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from frazil.kit.clock import Clock
 from frazil.kit.errors import Corrupt, Missing
 from frazil.kit.names import PartitionId, PartitionKey, TopicId, TopicName
+from frazil.log.kafscale.snapshot import Known
 from frazil.log.refs import Bounds, Ref
 from frazil.metadata.topics import PARTITIONS_MAX, TopicRecord
 from frazil.objects.port import ObjectInfo, ObjectStore
@@ -46,6 +50,14 @@ class ListingPolicy:
     """The bucket is listed no more often; a view may be that old. One that takes long to list is listed less often."""
     gap_patience_ms: int = 900_000
     """How long a missing segment is waited for, counted from the time of the one after it."""
+
+
+class KafscaleView(Protocol):
+    """What the log's own cluster says of it."""
+
+    async def read(self, topics: Sequence[str]) -> Known:
+        """Partitions and acknowledged ends of these topics. Raises RetryLater, Refused, Corrupt."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +123,7 @@ class SegmentListing:
         prefix: str,
         topics: Sequence[str],
         policy: ListingPolicy | None = None,
+        cluster: KafscaleView | None = None,
     ) -> None:
         self.changed: Callable[[str], None] = _nobody
         self._objects = objects
@@ -118,6 +131,8 @@ class SegmentListing:
         self._prefix = prefix if prefix.endswith("/") or not prefix else f"{prefix}/"
         self._topics = {topic: topic_id_of(topic) for topic in topics}
         self._policy = policy or ListingPolicy()
+        self._cluster = cluster
+        self._told = Known(partitions={}, ends={})
         self._logs: dict[PartitionKey, _Log] = {}
         self._due_ms = float("-inf")
         self._reading: asyncio.Task[None] | None = None
@@ -133,12 +148,13 @@ class SegmentListing:
         await asyncio.shield(self._reading)
 
     def get(self, name: str) -> TopicRecord | None:
-        """The topic, when a segment of it was seen."""
+        """The topic, when a segment of it was seen, or its cluster knows it."""
         topic_id = self._topics.get(name)
         numbers = [int(key.partition) for key in self._logs if key.topic_id == topic_id]
-        if topic_id is None or not numbers:
+        count = max(max(numbers, default=-1) + 1, self._told.partitions.get(name, 0))
+        if topic_id is None or not count:
             return None
-        return TopicRecord(name=TopicName(name), topic_id=topic_id, partitions=max(numbers) + 1, incarnation=1, created_ms=0)
+        return TopicRecord(name=TopicName(name), topic_id=topic_id, partitions=count, incarnation=1, created_ms=0)
 
     def all(self) -> tuple[TopicRecord, ...]:
         """Every topic of which a segment was seen, by name."""
@@ -198,11 +214,13 @@ class SegmentListing:
 
     async def _read(self) -> None:
         begun_ms = self._clock.monotonic_ms()
+        if self._cluster is not None:
+            self._told = await self._cluster.read(tuple(self._topics))  # before the listing, which then has all that was acknowledged
         listed = {key: part for name, topic_id in self._topics.items() for key, part in (await self._list(name, topic_id)).items()}
         for key in [key for key in self._logs if key not in listed]:
             listed[key] = _Listed()  # all its segments are gone
         for key, part in listed.items():
-            await self._update(self._logs.setdefault(key, _Log()), part)
+            await self._update(self._logs.setdefault(key, _Log()), part, self._acknowledged(key))
         took_ms = self._clock.monotonic_ms() - begun_ms
         self._due_ms = begun_ms + max(self._policy.interval_ms, min(_PAUSE_SHARE * took_ms, _PAUSE_MS_MAX))
 
@@ -220,7 +238,12 @@ class SegmentListing:
                 part.indexed.add(int(match[2]))
         return found
 
-    async def _update(self, log: _Log, listed: _Listed) -> None:
+    def _acknowledged(self, key: PartitionKey) -> int:
+        """The end of the log by its cluster; 0 when nobody says."""
+        names = (name for name, topic_id in self._topics.items() if topic_id == key.topic_id)
+        return max((self._told.ends.get((name, int(key.partition)), 0) for name in names), default=0)
+
+    async def _update(self, log: _Log, listed: _Listed, acknowledged: int) -> None:
         fresh = [
             info
             for base, info in listed.segments.items()
@@ -234,7 +257,7 @@ class SegmentListing:
                 self.changed(info.key)
             if found is not None:
                 log.known[base] = found
-        chain, trouble = self._chain(log, listed.indexed)
+        chain, trouble = self._chain(log, listed.indexed, acknowledged)
         identity = None
         if chain:
             same = log.identity is not None and log.chain[:1] == chain[:1]
@@ -264,7 +287,7 @@ class SegmentListing:
         head = await self._objects.get(lowest.key, start=0, end=SEGMENT_HEADER_BYTES)
         return Identity(base=lowest.base, crc=lowest.crc, created_ms=read_header(head, where=lowest.key).created_ms)
 
-    def _chain(self, log: _Log, indexed: set[int]) -> tuple[list[_Segment], str | None]:
+    def _chain(self, log: _Log, indexed: set[int], acknowledged: int) -> tuple[list[_Segment], str | None]:
         """The segments that count, and why not more of them do."""
         chain: list[_Segment] = []
         bases = sorted(log.known)
@@ -273,12 +296,15 @@ class SegmentListing:
             end = chain[-1].end if chain else None
             if end is not None and segment.end <= end:
                 continue  # a stale owner's; the offsets are taken
-            settled = base in indexed or any(later >= segment.end for later in bases[at + 1 :])
+            settled = base in indexed or segment.end <= acknowledged or any(later >= segment.end for later in bases[at + 1 :])
             if not settled:
                 break  # its owner may yet write it again
             if end is not None and base > end and not self._given_up(segment):
                 return chain, f"offsets {end}-{base - 1} are in no whole segment, and {segment.key} goes on after them"
             chain.append(segment)
+        end = chain[-1].end if chain else 0
+        if chain and end < acknowledged:
+            return chain, f"offsets {end}-{acknowledged - 1} were acknowledged by the cluster, and no segment holds them"
         return chain, None
 
     def _given_up(self, after: _Segment) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from frazil.admin.manifests.catalogspec import CatalogSpec, NamedCatalogSpec
-from frazil.admin.manifests.fields import Rule, entry
+from frazil.admin.manifests.fields import Rule, Secret, entry
 from frazil.admin.manifests.kafkasource import KafkaSource
 
 FRAZIL: Final = "frazil.dev/v1"
@@ -151,6 +151,23 @@ class S3Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdSource:
+    """The etcd of the KafScale cluster, read through its JSON gateway."""
+
+    endpoints: tuple[str, ...] = entry(
+        Rule(
+            about="addresses of etcd's members",
+            pattern=r"https?://[^\s/?#@]+",
+            wanted="an http(s) URL without a path",
+            items_least=1,
+            example="[http://etcd:2379]",
+        )
+    )
+    username: str | None = entry(Rule(about="user, where etcd asks for one", example="${ETCD_USER}"), None)
+    password: Secret | None = entry(Rule(about="its password, best as ${VARIABLE}", characters_max=8192, example="${ETCD_PASSWORD}"), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorSource:
     """Which records."""
 
@@ -164,6 +181,9 @@ class ProcessorSource:
         )
     )
     s3: S3Source = entry(Rule(about="where the log is"))
+    etcd: EtcdSource | None = entry(
+        Rule(about="KafScale's etcd, when it can be reached: topics and acknowledged ends, checked against the bucket"), None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
