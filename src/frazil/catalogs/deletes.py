@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from frazil.catalogs.arrow import ArrowArray, ArrowField
 from frazil.catalogs.files import DataFile
 from frazil.catalogs.locations import Locations
 from frazil.catalogs.metadata_json import current_schema
@@ -29,12 +30,11 @@ POSITION: Final = 1
 EQUALITY: Final = 2
 _PATH_ID: Final = 2_147_483_546
 _POS_ID: Final = 2_147_483_545
-POSITIONS: Final = pa.schema(
-    [
-        pa.field("file_path", pa.string(), nullable=False, metadata={FIELD_ID: str(_PATH_ID)}),
-        pa.field("pos", pa.int64(), nullable=False, metadata={FIELD_ID: str(_POS_ID)}),
-    ]
-)
+_FIELDS: Final[list[ArrowField]] = [
+    pa.field("file_path", pa.string(), nullable=False, metadata={FIELD_ID: str(_PATH_ID)}),
+    pa.field("pos", pa.int64(), nullable=False, metadata={FIELD_ID: str(_POS_ID)}),
+]
+POSITIONS: Final = pa.schema(_FIELDS)
 """Columns of a position delete file, with the ids the specification reserves."""
 
 
@@ -67,7 +67,7 @@ class DeleteWriter:
         ids = tuple(int(field["id"]) for field in schema["fields"])
         return _as_deletes(described, place, content=EQUALITY, equality_ids=ids)
 
-    async def positions(self, table: LoadedTable, places: Mapping[str, pa.Array], place: Place) -> DataFile:
+    async def positions(self, table: LoadedTable, places: Mapping[str, ArrowArray], place: Place) -> DataFile:
         """Deletes the rows at these places of each data file. Sorted here by file and place, as readers may expect."""
         data, file = await self._deps.offload.run(lambda: _encode_positions(places))
         location = await self._put(table, "position-deletes", data)
@@ -116,7 +116,7 @@ def _as_deletes(file: DataFile, place: Place, *, content: int, equality_ids: Seq
     )
 
 
-def _encode_positions(places: Mapping[str, pa.Array]) -> tuple[memoryview, tuple[dict[int, bytes], dict[int, bytes]]]:
+def _encode_positions(places: Mapping[str, ArrowArray]) -> tuple[memoryview, tuple[dict[int, bytes], dict[int, bytes]]]:
     """Parquet bytes, and the bounds of the paths: equal ones say that the file is about one data file alone."""
     compute: Any = pc
     repeat: Any = pa.repeat

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from frazil.catalogs.arrow import ArrowArray
 from frazil.catalogs.conform import conform
 from frazil.catalogs.files import DataFile
 from frazil.catalogs.locations import Locations
@@ -117,17 +118,17 @@ def match(columns: pa.Table, keys: pa.Table) -> pa.Table:
     return placed.join(keys, keys.column_names, join_type="left semi", use_threads=False)
 
 
-def unmatched(columns: pa.Table, keys: pa.Table) -> pa.Array:
+def unmatched(columns: pa.Table, keys: pa.Table) -> ArrowArray:
     """The places of the rows whose key is not among ``keys``, ascending."""
     placed = columns.select(keys.column_names).append_column(PLACE, ascending(columns.num_rows))
     left = placed.join(keys, keys.column_names, join_type="left anti", use_threads=False).column(PLACE).combine_chunks()
     return left.take(_compute.array_sort_indices(left))
 
 
-_ASCENDING: list[pa.Array] = [pa.array([], pa.int64())]
+_ASCENDING: list[ArrowArray] = [pa.array([], pa.int64())]
 
 
-def ascending(count: int) -> pa.Array:
+def ascending(count: int) -> ArrowArray:
     """0, 1, … as int64. One array serves all: they are slices of the longest that was asked for."""
     if len(_ASCENDING[0]) < count:
         numbers = array("q", range(count))
@@ -265,8 +266,9 @@ def names_of(file: pq.ParquetFile, field: Any) -> str | None:  # noqa: ANN401 - 
 
 
 def _open(sparse: Any, where: str) -> pq.ParquetFile:  # noqa: ANN401 - bytes or a file
+    source: Any = sparse if isinstance(sparse, io.RawIOBase) else io.BytesIO(sparse)
     try:
-        return pq.ParquetFile(sparse if isinstance(sparse, io.RawIOBase) else io.BytesIO(sparse), pre_buffer=False)
+        return pq.ParquetFile(source, pre_buffer=False)
     except (pa.ArrowInvalid, OSError) as error:
         raise Corrupt(f"not readable as Parquet: {error}", where=where) from error
 

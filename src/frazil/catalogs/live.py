@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.catalogs.arrow import ArrowArray
 from frazil.catalogs.deletes import EQUALITY, POSITION, read_positions
 from frazil.catalogs.lists import ManifestLists
 from frazil.catalogs.locations import Locations
@@ -94,7 +95,7 @@ class LiveFiles:
         self._places.move_to_end(path)
         return kept
 
-    async def dead(self, deletes: Iterable[Entry]) -> dict[str, pa.Array]:
+    async def dead(self, deletes: Iterable[Entry]) -> dict[str, ArrowArray]:
         """By data file, the places that these position deletes name, each once. Raises Corrupt, RetryLater."""
         tables = [await self.places(entry) for entry in deletes if entry.file.content == POSITION]
         return await self._offload.run(lambda: _by_file(tables))
@@ -129,15 +130,15 @@ def _read_places(data: bytes, path: str) -> pa.Table:
         raise Corrupt(f"not readable as position deletes: {error}", where=path) from error
 
 
-def _by_file(tables: Sequence[pa.Table]) -> dict[str, pa.Array]:
-    found: dict[str, list[pa.Array]] = {}
+def _by_file(tables: Sequence[pa.Table]) -> dict[str, ArrowArray]:
+    found: dict[str, list[ArrowArray]] = {}
     for table in tables:
         for path, places in runs_of(table):
             found.setdefault(path, []).append(places)
     return {path: _compute.unique(pa.concat_arrays(parts)) for path, parts in found.items()}
 
 
-def runs_of(places: pa.Table) -> list[tuple[str, pa.Array]]:
+def runs_of(places: pa.Table) -> list[tuple[str, ArrowArray]]:
     """The places of each file; rows of one file stand together."""
     if not places.num_rows:
         return []

@@ -21,6 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.catalogs.arrow import ArrowArray
 from frazil.catalogs.commit import Committer
 from frazil.catalogs.deletes import EQUALITY, POSITION, Place
 from frazil.catalogs.files import DataFile
@@ -173,12 +174,12 @@ class Rewriter:
 
     # --- deletes by place --------------------------------------------------------------------------------------------
 
-    async def _late(self, positions: Sequence[Entry], made: _Made, inputs: set[str]) -> dict[str, pa.Array]:
+    async def _late(self, positions: Sequence[Entry], made: _Made, inputs: set[str]) -> dict[str, ArrowArray]:
         """Places in the inputs that were deleted after these were read."""
         dead = await self._delta.files.dead([entry for entry in positions if entry.file.path not in made.seen])
         return {path: places for path, places in dead.items() if path in inputs}
 
-    async def _translate(self, table: LoadedTable, made: _Made, late: Mapping[str, pa.Array]) -> tuple[Hits, ...] | None:
+    async def _translate(self, table: LoadedTable, made: _Made, late: Mapping[str, ArrowArray]) -> tuple[Hits, ...] | None:
         """The same rows in the outputs, found by their keys. None: the table's key is not known."""
         names = _key_of(table)
         have = arrow_schema(table)
@@ -193,10 +194,10 @@ class Rewriter:
         ]
         return tuple(await self._delta.finder.find(outputs, pa.concat_tables(keys), schema))
 
-    async def _without(self, positions: Sequence[Entry], inputs: set[str]) -> tuple[set[str], dict[Place, dict[str, list[pa.Array]]]]:
+    async def _without(self, positions: Sequence[Entry], inputs: set[str]) -> tuple[set[str], dict[Place, dict[str, list[ArrowArray]]]]:
         """Position deletes that are about an input, and what else they say."""
         outdated: set[str] = set()
-        kept: dict[Place, dict[str, list[pa.Array]]] = {}
+        kept: dict[Place, dict[str, list[ArrowArray]]] = {}
         for entry in positions:
             runs = runs_of(await self._delta.files.places(entry))
             if not any(path in inputs for path, _ in runs):
@@ -209,7 +210,7 @@ class Rewriter:
         return outdated, kept
 
     async def _write_places(
-        self, table: LoadedTable, moved: Sequence[Hits], kept: Mapping[Place, Mapping[str, list[pa.Array]]]
+        self, table: LoadedTable, moved: Sequence[Hits], kept: Mapping[Place, Mapping[str, list[ArrowArray]]]
     ) -> list[DataFile]:
         files = list(await self._delta.delete_hits(table, moved)) if moved else []
         for place, by_path in kept.items():
@@ -226,7 +227,7 @@ class Rewriter:
             path for entry in live.of_content(POSITION) for path, _ in runs_of(await self._delta.files.places(entry)) if path not in data
         }
         positions = live.of_content(POSITION)
-        kept: dict[Place, dict[str, list[pa.Array]]] = {}
+        kept: dict[Place, dict[str, list[ArrowArray]]] = {}
         for entry in positions:
             place = Place(spec_id=entry.file.spec_id, partition=entry.file.partition)
             for path, places in runs_of(await self._delta.files.places(entry)):

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.catalogs.arrow import ArrowArray
 from frazil.catalogs.commit import Committer
 from frazil.catalogs.deletes import DeleteWriter, Place
 from frazil.catalogs.files import DataFile
@@ -61,7 +62,7 @@ class RowDelta:
 
     async def delete_hits(self, table: LoadedTable, hits: Iterable[Hits]) -> tuple[DataFile, ...]:
         """Position deletes of rows that were found: one file per partition that has some."""
-        by_place: dict[Place, dict[str, pa.Array]] = {}
+        by_place: dict[Place, dict[str, ArrowArray]] = {}
         for hit in hits:
             file = hit.entry.file
             places = hit.rows.column(PLACE).combine_chunks()
@@ -92,7 +93,7 @@ class RowDelta:
         self.finder.forget(paths)
         return Delta(files=tuple(made), removal=await self.remover.plan(table, live, paths))
 
-    async def newer(self, table: LoadedTable, keys: pa.Table, names: Sequence[str], order: str, given: str) -> pa.Array:
+    async def newer(self, table: LoadedTable, keys: pa.Table, names: Sequence[str], order: str, given: str) -> ArrowArray:
         """Which of ``keys`` (numbers) are not older than their row in the table. ``given``: their order; ``order``: its column."""
         live, hits = await self._find(table, keys.select(names), order)
         deletes = await self.reader.deletes(live)
@@ -129,7 +130,7 @@ def _without(hit: Hits, dead: Any) -> pa.Table:  # noqa: ANN401 - an Arrow array
     return hit.rows.filter(_compute.invert(_compute.is_in(hit.rows.column(PLACE), value_set=dead)))
 
 
-def _newer(keys: pa.Table, found: Sequence[pa.Table], names: list[str], order: str, given: str) -> pa.Array:
+def _newer(keys: pa.Table, found: Sequence[pa.Table], names: list[str], order: str, given: str) -> ArrowArray:
     at = "__which"
     wanted = storage(keys).select([*names, given])
     numbers: Any = pa.array(range(keys.num_rows), pa.int64())

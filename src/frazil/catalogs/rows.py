@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.catalogs.arrow import ArrowArray
 from frazil.catalogs.deletes import EQUALITY, POSITION, key_schema
 from frazil.catalogs.keys import ascending, read_by_id, storage, unmatched
 from frazil.catalogs.live import Live, LiveFiles, applies_by_equality, whole_file
@@ -28,7 +29,7 @@ _compute: Any = pc
 class Deletes:
     """The deletes of a head: by data file the dead places, and the equality deletes to be compared with."""
 
-    dead: Mapping[str, pa.Array]
+    dead: Mapping[str, ArrowArray]
     equality: tuple[Entry, ...]
 
 

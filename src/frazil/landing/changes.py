@@ -228,7 +228,8 @@ def _tombstones(rows: Rows, aside: array[int], changes: Changes, keys: pa.Schema
     batch, places = decoded.batch, at.take(long_array(decoded.rows)) if len(decoded.rows) else at.slice(0, 0)
     if not _compute.all(filled, min_count=0).as_py():
         why = "record key: it does not have all key columns of the table"
-        rejects += [Reject(row=row, code="required", why=why) for row in places.filter(_compute.invert(filled)).to_pylist()]
+        missing: list[Any] = places.filter(_compute.invert(filled)).to_pylist()
+        rejects += [Reject(row=row, code="required", why=why) for row in missing]
         batch, places = batch.filter(filled), places.filter(filled)
     repeat: Any = pa.repeat
     columns: dict[str, Any] = dict(zip(keys.names, batch.columns, strict=True))
@@ -249,7 +250,8 @@ def _decode_keys(raw: Any, upsert: Upsert, keys: pa.Schema, table: str) -> Decod
     options = DecodeOptions(null_value_rows=False)
     if upsert.record_key == "json":
         optional = pa.schema([field.with_nullable(True) for field in keys])  # noqa: FBT003 - Arrow's signature
-        return decoder_for("json", optional, options).decode(unwrapped(raw), optional)
+        keys_in_json: Any = unwrapped(raw)
+        return decoder_for("json", optional, options).decode(keys_in_json, optional)
     kind = keys.types[0]
     if kind not in _TAKEN[upsert.record_key]:
         raise Refused(f"landing {table}: record keys are {upsert.record_key}, the key column {keys.names[0]} is {kind}")
@@ -281,7 +283,7 @@ def collapse(events: pa.Table, rows: pa.Table, changes: Changes) -> Collapsed:
 
 def _last(events: pa.Table, names: list[str], changes: Changes) -> Any:  # noqa: ANN401 - an Arrow array
     numbered = events.append_column(_N, ascending(events.num_rows))
-    wanted: list[tuple[str, str]] = [(_N, "max")]
+    wanted: list[Any] = [(_N, "max")]
     with_partition = _PARTITION in events.column_names
     if with_partition:
         wanted += [(_PARTITION, "min"), (_PARTITION, "max")]

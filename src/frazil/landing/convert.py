@@ -76,9 +76,7 @@ class Shape:
         return self.changes is not None and self.changes.upsert is None and self.changes.envelope is not None
 
 
-def value_columns(
-    table: pa.Schema, *, metadata_columns: bool, only: Sequence[str] | None = None, operation: bool = False
-) -> pa.Schema:
+def value_columns(table: pa.Schema, *, metadata_columns: bool, only: Sequence[str] | None = None, operation: bool = False) -> pa.Schema:
     """The columns of ``table`` that values fill: all but the metadata columns; with ``only``, just those that are declared."""
     wanted = None if only is None else {name.lower() for name in only}
     kept = [
@@ -117,7 +115,7 @@ def convert(decoded: Decoded, shape: Shape) -> Converted:
             result, operations = without_null_keys(result, operations, shape.changes)
             events, more = record_events(rows, result, parted, operations, shape.changes)
             result = replace(result, rejects=tuple(sorted([*result.rejects, *more], key=lambda reject: reject.row)))
-    columns = dict(zip(result.batch.schema.names, result.batch.columns, strict=True))
+    columns: dict[str, Any] = dict(zip(result.batch.schema.names, result.batch.columns, strict=True))
     kept = long_array(result.rows) if len(result.rows) < len(rows) else None
     if shape.with_operation:
         columns[OPERATION] = operations
@@ -125,9 +123,7 @@ def convert(decoded: Decoded, shape: Shape) -> Converted:
         columns.update(metadata_arrays(rows, kept))
         if keys is not None:
             columns[KEY] = _keys_of(keys, result.rows)
-    schema = full_schema(
-        result.batch.schema, metadata_columns=shape.metadata_columns, key=shape.key, operation=shape.with_operation
-    )
+    schema = full_schema(result.batch.schema, metadata_columns=shape.metadata_columns, key=shape.key, operation=shape.with_operation)
     table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
     letters = record_letters(rows, [(reject.row, reject.code, reject.why) for reject in result.rejects]) + batch_letters(decoded)
     return Converted(rows=table, values=result.batch.schema, letters=letters, events=events)

@@ -18,6 +18,7 @@ from frazil.catalogs.port import LoadedTable
 from frazil.catalogs.progress import ancestry, read_progress
 from frazil.catalogs.rowdelta import KEYS_SUMMARY, Delta
 from frazil.landing.changes import ORDER, ROW, Changes, Collapsed, collapse
+from frazil.landing.columns import Column
 from frazil.landing.lake import Lake
 from frazil.landing.write import Touched
 
@@ -35,7 +36,7 @@ async def last_events(lake: Lake, table: LoadedTable, events: pa.Table, rows: pa
     return found.rows, Touched(keys=found.keys.select(list(upsert.keys)), write=upsert.write, ordered=not upsert.by_offset)
 
 
-def _only(found: Collapsed, kept: pa.Array, rows: pa.Table) -> Collapsed:
+def _only(found: Collapsed, kept: Column, rows: pa.Table) -> Collapsed:
     """Without the events that are older than the row the table has."""
     if len(kept) == found.keys.num_rows:
         return found

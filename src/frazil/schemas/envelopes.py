@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from json import JSONDecoder
-from json.decoder import scanstring
-from typing import Any, Final
+from json import decoder
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,8 +21,10 @@ DELETES: Final = frozenset({"d", "delete", "deleted", "remove", "removed"})
 UPSERTS: Final = frozenset({"c", "r", "u", "create", "insert", "read", "update", "upsert", "i"})
 TRUNCATE: Final = "t"
 _BLANK: Final = re.compile(r"[ \t\n\r]*")
-_scan: Callable[[str, int], tuple[object, int]] = JSONDecoder().scan_once
-_string: Any = scanstring
+_decoder: Any = decoder
+_scan: Callable[[str, int], tuple[object, int]] = _decoder.JSONDecoder().scan_once
+_string: Callable[[str, int], tuple[str, int]] = _decoder.scanstring
+ArrowArray: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +35,8 @@ class Opened:
     it was written, null likewise.
     """
 
-    values: pa.Array
-    operations: pa.Array
+    values: ArrowArray
+    operations: ArrowArray
     rejects: tuple[Reject, ...]
 
 
@@ -45,12 +46,12 @@ class _Bad(Exception):
         self.code = code
 
 
-def open_debezium(values: pa.Array) -> Opened:
+def open_debezium(values: ArrowArray) -> Opened:
     """Events in Debezium's envelope."""
     return _open_all(values.to_pylist(), _debezium)
 
 
-def is_delete(operations: pa.Array) -> pa.Array:
+def is_delete(operations: ArrowArray) -> ArrowArray:
     """Whether each event takes its row away. Null operations do not."""
     compute: Any = pc
     return compute.fill_null(compute.is_in(compute.utf8_lower(operations), value_set=pa.array(sorted(DELETES))), False)  # noqa: FBT003 - Arrow's signature
@@ -61,13 +62,13 @@ def why_truncated() -> str:
     return "op is t: the source table was truncated; delete the rows of this table on purpose, or make it anew"
 
 
-def is_known(operations: pa.Array) -> pa.Array:
+def is_known(operations: ArrowArray) -> ArrowArray:
     """Whether each is a word for something that can be done; null is none."""
     compute: Any = pc
     return compute.is_in(compute.utf8_lower(operations), value_set=pa.array(sorted(DELETES | UPSERTS)))
 
 
-def unwrapped(values: pa.Array) -> pa.Array:
+def unwrapped(values: ArrowArray) -> ArrowArray:
     """Record keys in JSON as they are, those of Debezium's ``{"schema": …, "payload": {…}}`` without that; others stay for the decoder."""
     return pa.array([None if value is None else _payload_of(value) for value in values.to_pylist()], pa.binary())
 
