@@ -92,7 +92,12 @@ def failure(
         def test(tmp_path: pathlib.Path) -> None:
             run(check, entry, tmp_path)
 
-        test.__name__, test.__qualname__, test.__doc__, test.__module__ = check.__name__, check.__qualname__, check.__doc__, check.__module__
+        test.__name__, test.__qualname__, test.__doc__, test.__module__ = (
+            check.__name__,
+            check.__qualname__,
+            check.__doc__,
+            check.__module__,
+        )
         return test
 
     return register

@@ -161,14 +161,14 @@ def test_f03_a_re_created_topic_is_another_log(case: Case) -> None:
 
 
 def head_only(patch: pytest.MonkeyPatch) -> None:
-    original = pipeline.read_progress
+    original = source.read_progress
 
     async def read(objects: Any, table: Any) -> Any:
         metadata = table.metadata
         head = next((s for s in metadata["snapshots"] if s["snapshot-id"] == metadata.get("current-snapshot-id")), None)
         return await original(objects, table) if head and "frazil.commit-id" in head["summary"] else {}
 
-    patch.setattr(pipeline, "read_progress", read)
+    patch.setattr(source, "read_progress", read)
     patch.setattr(catalog_commit, "read_progress", read)
 
 

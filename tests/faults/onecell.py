@@ -183,9 +183,7 @@ class Cell:
                 objects.force(verb, *[None] * chance.randrange(8), *[fault] * script)
         catalog = self._catalog(objects, faults, chance, script, steady=steady)
         landing = process.context.run(self._landing, process, faults, objects, catalog, chance)
-        life = Life(
-            process=process, landing=landing, task=process.spawn("run", landing.run()), catalog=catalog, objects=objects, done=done
-        )
+        life = Life(process=process, landing=landing, task=process.spawn("run", landing.run()), catalog=catalog, objects=objects, done=done)
         self.lives.append(life)
         return life
 
@@ -210,9 +208,7 @@ class Cell:
         )
         return Landing(deps, SETTINGS)
 
-    def _catalog(
-        self, objects: FaultyObjects, faults: FaultPoints, chance: random.Random, script: int, *, steady: bool
-    ) -> FaultyCatalog:
+    def _catalog(self, objects: FaultyObjects, faults: FaultPoints, chance: random.Random, script: int, *, steady: bool) -> FaultyCatalog:
         """Catalog answers meet a catalog that is a service; store answers also one that keeps its metadata in our store."""
         world, words = self.world, self._words()
         store: Any = objects if self.outcome.answer in STORE_FAULTS else MemoryObjects(world.bucket, world.clock)
@@ -287,7 +283,9 @@ class Cell:
             silent_s = min(loop.time() - still_since, loop.time() - loud_at)
             self.outcome.loud_s = max(self.outcome.loud_s, silent_s)
             if silent_s > LOUD_S:
-                self.violate("LOUD", f"{silent_s:.1f} s without progress, the status is {found and (found.state, found.stage, found.reason)}")
+                self.violate(
+                    "LOUD", f"{silent_s:.1f} s without progress, the status is {found and (found.state, found.stage, found.reason)}"
+                )
                 return
 
     async def wait_complete(self, seconds: float) -> float | None:
@@ -325,7 +323,9 @@ async def story(cell: Cell, form: str) -> None:
     await cell.world.topics.create("t", 2)
     await cell.produce(4)
     bad = chance.randrange(1, 4)
-    first = cell.start(fuse=outcome.point, passage=1 if form == "pair" else chance.randrange(1, 4), freeze=form in ("zombie", "late wake"), script=bad)
+    first = cell.start(
+        fuse=outcome.point, passage=1 if form == "pair" else chance.randrange(1, 4), freeze=form in ("zombie", "late wake"), script=bad
+    )
     twin = cell.start(script=bad) if form == "pair" else None
     await asyncio.sleep(chance.random() * 4)
     await cell.produce(3)
