@@ -7,16 +7,20 @@ simply done again, and one that was is not seen again (docs/landing-path.md). On
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from frazil.catalogs.commit import Lost
 from frazil.catalogs.port import LoadedTable
 from frazil.kit.chance import UlidSource
+from frazil.kit.errors import RetryLater
 from frazil.kit.shares import ByteShares
 from frazil.landing.commit import Work, commit_slice, drop_orphans
 from frazil.landing.convert import DeadLetter
+from frazil.landing.crew import Crew, Shift, joined
 from frazil.landing.deadletter import Burial, Graveyard
 from frazil.landing.decode import Decoded
 from frazil.landing.discover import dead_table
+from frazil.landing.handover import Handover
 from frazil.landing.lake import Lake
 from frazil.landing.plan import Loss, PartitionState, SlicePlan
 from frazil.landing.prepare import Bench, prepare
@@ -30,7 +34,10 @@ from frazil.metadata.landings import LandingSpec
 class TablePipeline:
     """What the owner task of one table holds."""
 
-    def __init__(self, spec: LandingSpec, lake: Lake, deps: LandingDeps, settings: LandingSettings, memory: ByteShares) -> None:
+    def __init__(
+        self, spec: LandingSpec, lake: Lake, deps: LandingDeps, settings: LandingSettings, memory: ByteShares, *, crew: Crew | None = None
+    ) -> None:
+        """``crew``: how other processes help with a huge topic; None: nobody does."""
         self.source = SliceSource(spec, lake, deps, settings)
         self.board = self.source.board
         self.ledger = self.source.ledger
@@ -41,6 +48,7 @@ class TablePipeline:
         self._thresholds = thresholds_of(spec.options)
         self._counted = False
         self._attempts = UlidSource(deps.chance)
+        self._crew = crew
 
     async def step(self) -> bool:
         """One slice. True when more was waiting than the slice could take. Raises what stopped it; ``board`` knows the stage."""
@@ -57,11 +65,14 @@ class TablePipeline:
     async def _slice(self, states: list[PartitionState], plan: SlicePlan) -> bool:
         """Reads and lands what was planned. See ``step``."""
         source = self.source
+        shift = await self._divide(states)
+        if shift.orders:
+            plan = replace(source.next_slice(shift.own, source.cursor), losses=plan.losses)
         decoded = await source.read(plan, source.cursor)
         if decoded is None:
             return True
-        if self._worth_a_commit(decoded, plan, source.home):
-            if not await self._land(source.home, decoded, plan.losses):
+        if shift.orders or self._worth_a_commit(decoded, plan, source.home):
+            if not await self._land(source.home, decoded, plan.losses, shift):
                 source.doubt()
                 return True  # somebody else moved the table's progress: plan again from where it is now
             source.enter("pin")
@@ -69,7 +80,15 @@ class TablePipeline:
             self._deps.faults.reach("P7")
         return source.decided or (bool(decoded.consumed) and source.left(states) > 0)
 
-    async def _land(self, table: LoadedTable | None, decoded: Decoded, losses: Sequence[Loss]) -> bool:
+    async def _divide(self, states: list[PartitionState]) -> Shift:
+        """What this process reads of the slice, and what others are asked for."""
+        if self._crew is None:
+            return Shift(own=tuple(states))
+        slices = self.waiting_bytes(4 * self._settings.slice_bytes_max) / self._settings.slice_bytes_max
+        number = self._attempts.next(self._deps.clock.now_ms())
+        return await self._crew.divide(self.source.home, states, number, spec=self._spec, slices=slices)
+
+    async def _land(self, table: LoadedTable | None, decoded: Decoded, losses: Sequence[Loss], shift: Shift) -> bool:
         """Rows, dead letters, progress: all of it in the table and its dead-letter table when this returns True."""
         ready = await prepare(self._target, table, decoded, self._bench)
         attempt = self._attempts.next(self._deps.clock.now_ms())
@@ -80,9 +99,18 @@ class TablePipeline:
             await self._graveyard.bury(ready.letters, burial, self._check_letters)
             self._counted = False
 
+        handed: tuple[Handover, ...] = ()
+        if self._crew is not None and shift.orders:
+            self.source.enter("help")
+            handed = await self._crew.gather(shift, ready, self._lake)
+            ready = joined(ready, handed)
+
         self.source.enter("commit")
         begun_ms = self._deps.clock.monotonic_ms()
-        moves = self.ledger.moves(decoded.consumed, losses)
+        consumed = (*decoded.consumed, *(done for one in handed for done in one.consumed))
+        moves = self.ledger.moves(consumed, losses)
+        if not (moves or ready.written.files or losses):
+            return True  # nothing came of it, here or elsewhere: no snapshot for that (R06)
         work = Work(base=ready.table, written=ready.written, moves=moves, losses=losses, attempt=attempt)
         outcome = await commit_slice(self._lake, work)
         if isinstance(outcome, Lost):
@@ -125,6 +153,11 @@ class TablePipeline:
     async def close(self) -> None:
         """Ends what runs beside the steps."""
         await self.source.close()
+        if self._crew is not None:
+            try:
+                await self._crew.close()
+            except RetryLater:
+                return  # what is still offered ends with our lease
 
     async def _load(self) -> LoadedTable | None:
         return await self._target.load() or await self._target.create_declared()

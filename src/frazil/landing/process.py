@@ -11,8 +11,10 @@ from frazil.kit.errors import FrazilError, RetryLater
 from frazil.kit.shares import ByteShares
 from frazil.kit.tasks import spawn
 from frazil.landing.care import CareKeeper, keep_folding
+from frazil.landing.crew import Crew
 from frazil.landing.discover import Refusal, discover
 from frazil.landing.gauges import TableGauge
+from frazil.landing.hand import Hand
 from frazil.landing.lake import Heavy, Lake, Lakes, within
 from frazil.landing.options import check_options
 from frazil.landing.owner import Owner, Pipeline
@@ -47,7 +49,7 @@ class Landing:
         self._book = StatusBook(store=deps.store, interval_ms=settings.status_interval_ms)
         self._owners: dict[str, _Running] = {}
         self._refused: dict[str, LandingStatus] = {}
-        self._wanted: frozenset[str] = frozenset()
+        self._wanted: dict[str, LandingSpec] = {}
         self._stop = asyncio.Event()
         self._blind: str | None = None
 
@@ -84,6 +86,10 @@ class Landing:
             spawn("landing care", CareKeeper(self._settings).run(self._cared_for)),
             spawn("landing folds", keep_folding(self._lakes.all)),
         ]
+        others = self._deps.sharing.others()
+        if others is not None:
+            hand = Hand(self._deps, self._settings, self._lakes, self._memory, others)
+            beside.append(spawn("landing help", hand.run(lambda: self._wanted, self._is_free)))
         try:
             while not self._stop.is_set():
                 await self._discover()
@@ -123,7 +129,7 @@ class Landing:
             _LOG.warning("discover: %s", error)
             return
         self._blind = None
-        self._wanted = frozenset(wanted)
+        self._wanted = wanted
         self._refused = {refusal.table: self._refusal(refusal) for refusal in found.refusals}
         outdated = [
             table
@@ -175,9 +181,21 @@ class Landing:
     def _pipeline(self, spec: LandingSpec, lake: Lake) -> Pipeline:
         route = route_of(spec)
         if route is None:
-            return TablePipeline(spec, lake, self._deps, self._settings, self._memory)
+            return TablePipeline(spec, lake, self._deps, self._settings, self._memory, crew=self._crew())
         places = RoutePlaces(spec, route, self._deps, self._settings, self._holder)
         return RoutePipeline(spec, lake, self._deps, self._settings, memory=self._memory, places=places)
+
+    def _crew(self) -> Crew | None:
+        others, settings = self._deps.sharing.others(), self._settings
+        if others is None:
+            return None
+        patience_ms, deadline_ms = settings.help_patience_ms, settings.call_deadline_ms
+        return Crew(self._deps.store, others, self._deps.clock, patience_ms=patience_ms, deadline_ms=deadline_ms)
+
+    def _is_free(self) -> bool:
+        """Whether no table of this process has a whole slice waiting."""
+        most = self._settings.slice_bytes_max
+        return all(running.owner.pipeline.waiting_bytes(most) < most for running in self._owners.values())
 
     def _holder(self, table: str) -> str:
         """Which landing has a table, or its dead letters there; empty: none."""

@@ -120,6 +120,8 @@ class LandingSettings:
     status_interval_ms: int = 1_000
     care_interval_ms: int = 60_000
     care_deadline_ms: int = 120_000
+    help_patience_ms: int = 30_000
+    """How long an owner waits for a part of a slice that another process works on."""
     damage_reads: int = 5
     """How often a batch with a wrong checksum is read again before it becomes a dead letter."""
     stop_ms: int = 10_000

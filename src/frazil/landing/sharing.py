@@ -20,8 +20,29 @@ _RENEWALS: Final = 3
 """A lease is renewed so often in its life."""
 
 
+class Others(Protocol):
+    """This process among the others that share."""
+
+    @property
+    def name(self) -> str:
+        """Of this process."""
+        ...
+
+    def count(self) -> int:
+        """How many others there are, as known last."""
+        ...
+
+    def lease(self) -> int | None:
+        """The lease of this process; None: it has none now."""
+        ...
+
+
 class Sharing(Protocol):
     """Says which tables are this process's."""
+
+    def others(self) -> Others | None:
+        """Who may help with a huge topic; None: nobody ever."""
+        ...
 
     async def mine(self, wanted: Sequence[str]) -> frozenset[str]:
         """Those of ``wanted`` that this process works on from now on; it ends its work on the others, then tells ``released``.
@@ -41,6 +62,9 @@ class Sharing(Protocol):
 
 class Alone(Sharing):
     """One process has all tables."""
+
+    def others(self) -> None:
+        """Nobody."""
 
     async def mine(self, wanted: Sequence[str]) -> frozenset[str]:
         """All of them."""
@@ -87,7 +111,7 @@ def _rank(process: str, table: str) -> bytes:
     return hashlib.blake2b(f"{process}\0{table}".encode(), digest_size=8).digest()
 
 
-class Shared(Sharing):
+class Shared(Sharing, Others):
     """Shares by claims in the metadata store."""
 
     def __init__(self, store: MetadataStore, clock: Clock, *, process: str, label: str = "", lease_ms: int = 10_000) -> None:
@@ -99,12 +123,31 @@ class Shared(Sharing):
         self._lease_ms = lease_ms
         self._lease: int | None = None
         self._renewed_ms = 0.0
+        self._count = 0
+
+    @property
+    def name(self) -> str:
+        """See ``Others.name``."""
+        return self._process
+
+    def count(self) -> int:
+        """See ``Others.count``."""
+        return self._count
+
+    def lease(self) -> int | None:
+        """See ``Others.lease``."""
+        return self._lease
+
+    def others(self) -> Others:
+        """See ``Sharing.others``."""
+        return self
 
     async def mine(self, wanted: Sequence[str]) -> frozenset[str]:
         """See ``Sharing.mine``."""
         lease = await self._alive()
         tables = {self._label + table: table for table in wanted}
         claims = await read_claims(self._store)
+        self._count = sum(process != self._process for process in claims.processes)
         shares = plan_shares(tables.keys(), claims, self._process)
         held = {claim.table for claim in claims.claims if claim.process == self._process and claim.table in tables}
         held -= set(shares.give_back)
