@@ -44,7 +44,7 @@ NEW = {
     ],
     "ClusterName": "demo",
 }
-OLD = {"Topics": [{"Name": "orders", "Partitions": [{"PartitionIndex": number, "LeaderID": 0, "ReplicaNodes": [0]} for number in range(3)]}]}
+OLD = {"Topics": [{"Name": "orders", "Partitions": [{"PartitionIndex": number, "LeaderID": 0} for number in range(3)]}]}
 BOTH = {"topics": [{"Topic": None, "name": "orders", "partitions": [{"partition": 2, "PartitionIndex": 2}, {"partition": 0}]}]}
 
 
