@@ -40,6 +40,8 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import update_table_metadata
 
+from tests.standins.rest_products import as_nessie, place_outside
+
 _WORD = re.compile(r"([a-z0-9]+)(?:/([na]))?(?:\(([\d.]+)\))?")
 
 
@@ -68,6 +70,12 @@ class DoubleRules:
     page: int = 1000
     """Tables per page of a listing."""
     credentials_endpoint: bool = False
+    read_only: bool = False
+    """/v1/config does not offer to create tables and to commit."""
+    inside: bool = False
+    """As Polaris: a commit that names a file outside the table's location is refused."""
+    nessie: bool = False
+    """As Nessie: metadata shows the newest snapshot only, without its parent, tags and log; ``gc.enabled`` is false."""
     root: str = ""
     """Where tables are, for example s3://bucket/wh; empty: the directory."""
     io: Mapping[str, str] = field(default_factory=dict)
@@ -345,6 +353,8 @@ class RestCatalogDouble:
         namespaces, tables = "/v1/{prefix}/namespaces", "/v1/{prefix}/namespaces/{namespace}/tables"
         endpoints = [f"POST {namespaces}", f"GET {namespaces}/{{namespace}}", f"GET {tables}", f"POST {tables}"]
         endpoints += [f"{method} {tables}/{{table}}" for method in ("GET", "HEAD", "POST", "DELETE")]
+        if self.rules.read_only:
+            endpoints = [text for text in endpoints if not text.startswith(f"POST {tables}")]
         if self.rules.credentials_endpoint:
             endpoints.append(f"GET {tables}/{{table}}/credentials")
         return {"defaults": dict(self.rules.defaults), "overrides": overrides, "endpoints": endpoints}
@@ -396,6 +406,8 @@ class RestCatalogDouble:
         table = self._tables.get(ident)
         if table is None:
             raise _Refuse(404, "NoSuchTableException", f"Table does not exist: {'.'.join(ident)}")
+        if self.rules.inside and (outside := place_outside(value["updates"], table.metadata.location)):
+            raise _Refuse(403, "ForbiddenException", f"Invalid locations '[{outside}]' for identifier: not in the allowed locations")
         try:
             for requirement in request.requirements:
                 requirement.validate(table.metadata)
@@ -419,6 +431,8 @@ class RestCatalogDouble:
     def _result(self, ident: tuple[str, ...]) -> dict[str, Any]:
         table = self._tables[ident]
         metadata = json.loads(table.metadata.model_dump_json())
+        if self.rules.nessie:
+            metadata = as_nessie(metadata)
         return {"metadata-location": table.location, "metadata": metadata, "config": {}, **self._vended(ident)}
 
     def _vended(self, ident: tuple[str, ...]) -> Mapping[str, Any]:

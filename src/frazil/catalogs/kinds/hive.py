@@ -49,6 +49,7 @@ class HivePointers(Pointers):
     def __init__(self, api: HiveApi, properties: HiveProperties, clock: Clock) -> None:
         self._api = api
         self._locks = HiveLocks(api, clock) if properties.locks else None
+        self._warehouse = properties.warehouse.rstrip("/")
         self._clock = clock
         self._compares = False
         """It is known that the metastore compares the expected parameter."""
@@ -103,11 +104,9 @@ class HivePointers(Pointers):
         await self._api.close()
 
     async def location_of(self, database: str) -> str:
-        """Where the database's tables go by its own word; empty when it does not exist."""
-        try:
-            found = await self._api.call(lambda client: client.get_database(database), what=f"asking for database {database}")
-        except Missing:
-            return ""
+        """Where the database's tables go by its own word. A missing database is made, for the metastore knows where it is then."""
+        await self._make_database(database)
+        found = await self._api.call(lambda client: client.get_database(database), what=f"asking for database {database}")
         return str(found.locationUri or "")
 
     async def _table(self, ident: str) -> Any:  # noqa: ANN401 - thrift has no types
@@ -142,11 +141,9 @@ class HivePointers(Pointers):
         )
 
     async def _create(self, ident: str, new: str, table: JsonObject) -> bool:
-        database, _ = _names(ident)
         given = _new_table(ident, new, table, now_s=self._clock.now_ms() // 1000)
         what = f"creating table {ident}"
         try:
-            await self._make_database(database)
             await self._api.call(lambda client: client.create_table(given), what=what, applying=True)
         except Conflict:
             return False
@@ -164,7 +161,8 @@ class HivePointers(Pointers):
         except Missing:
             pass
         try:
-            given = Database(name=database, parameters={}, ownerName=getpass.getuser())
+            place = f"{self._warehouse}/{database}.db" if self._warehouse else None
+            given = Database(name=database, locationUri=place, parameters={}, ownerName=getpass.getuser())
             await self._api.call(lambda client: client.create_database(given), what=f"creating database {database}", applying=True)
         except Conflict:
             return

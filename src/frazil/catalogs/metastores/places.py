@@ -14,7 +14,7 @@ from frazil.kit.errors import Refused
 from frazil.objects.port import ObjectStore
 
 LocationOf = Callable[[str], Awaitable[str]]
-"""Database → its location, empty when it has none or does not exist."""
+"""Database → its location, empty when it has none."""
 _ELSEWHERE: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path")
 _SCHEMES: Final = ("s3", "file")
 
