@@ -1,9 +1,12 @@
 //! Columns while they grow: plain vectors that can be cut back to any row, and made into Arrow data without a copy.
 
+use std::collections::HashSet;
+
 use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer, NullBuffer, BooleanBuffer};
 use arrow_data::{ArrayData, ArrayDataBuilder};
 use arrow_schema::{DataType, Field, TimeUnit};
 
+use super::cursor::{Sure, Unsure};
 use super::names::{Keys, Names};
 use super::plan::Plan;
 
@@ -124,6 +127,30 @@ impl Bytes {
     #[inline(always)]
     pub fn close(&mut self) {
         self.ends.push(self.bytes.len());
+    }
+
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn at(&self, number: usize) -> &[u8] {
+        &self.bytes[self.ends.ends[number] as usize..self.ends.ends[number + 1] as usize]
+    }
+
+    /// Sure when no value from the one numbered `begin` on comes twice.
+    pub fn distinct_from(&self, begin: usize) -> Sure<()> {
+        let (count, few) = (self.len(), 8);
+        let twice = if count - begin <= few {
+            (begin..count).any(|number| (begin..number).any(|before| self.at(before) == self.at(number)))
+        } else {
+            let mut known = HashSet::with_capacity(count - begin);
+            !(begin..count).all(|number| known.insert(self.at(number)))
+        };
+        if twice {
+            return Err(Unsure);
+        }
+        Ok(())
     }
 
     fn reserve(&mut self, scale: Scale) {
@@ -269,6 +296,23 @@ impl<'p> Column<'p> {
             }
             Column::List(ends, _) | Column::Map(ends, _, _) => ends.push_null(),
             Column::Struct(column) => column.push_null(),
+        }
+    }
+
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Column::Boolean(column) => column.values.len(),
+            Column::Int(column) | Column::Date(column) => column.values.len(),
+            Column::Long(column) | Column::Time(column) | Column::Timestamp(column, _) => column.values.len(),
+            Column::Float(column) => column.values.len(),
+            Column::Double(column) => column.values.len(),
+            Column::Decimal(column, _, _) => column.values.len(),
+            Column::Text(column) | Column::Binary(column) => column.len(),
+            Column::Uuid(column) => column.values.len(),
+            Column::FixedBinary(_, column, _) => column.values.len(),
+            Column::List(ends, _) | Column::Map(ends, _, _) => ends.len(),
+            Column::Struct(column) => column.length,
         }
     }
 

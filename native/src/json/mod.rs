@@ -1,13 +1,13 @@
 //! JSON values to typed Arrow columns. The Python twin is `src/frazil/schemas/json.py`; both answer the same.
 
-mod columns;
-mod cursor;
-mod names;
+pub(crate) mod columns;
+pub(crate) mod cursor;
+pub(crate) mod names;
 mod numbers;
 mod parse;
-mod plan;
-mod python;
-mod slice;
-mod texts;
+pub(crate) mod plan;
+pub(crate) mod python;
+pub(crate) mod slice;
+pub(crate) mod texts;
 
 pub use python::JsonPlan;

@@ -32,10 +32,7 @@ impl JsonPlan {
     /// inner, in the order of fields. `reserved`: stems and lengths. ValueError for a schema without plan.
     #[new]
     fn new(schema: &Bound<'_, PyAny>, names: Vec<NamesGiven>, reserved: HashMap<String, usize>) -> PyResult<Self> {
-        let capsule = schema.call_method0("__arrow_c_schema__")?.downcast_into::<PyCapsule>()?;
-        // SAFETY: the capsule's name says that it holds an ArrowSchema, which the caller keeps alive.
-        let schema = unsafe { &*pointer::<FFI_ArrowSchema>(&capsule, "arrow_schema")? };
-        let fields = Schema::try_from(schema).map_err(|error| PyValueError::new_err(error.to_string()))?.fields;
+        let fields = fields_of(schema)?;
         let mut reserved = Some(reserved);
         let mut names = names.into_iter().map(|(sources, folded)| Names {
             sources,
@@ -79,22 +76,40 @@ impl JsonPlan {
         if values.is_empty() {
             return Ok(Laid { rows: ArrayData::new_empty(to), unsure: Vec::new() });
         }
-        let (offset, length) = (values.offset(), values.len());
-        let ends = match values.data_type() {
-            DataType::Binary => Ends::Small(&values.buffers()[0].typed_data::<i32>()[offset..=offset + length]),
-            DataType::LargeBinary => Ends::Large(&values.buffers()[0].typed_data::<i64>()[offset..=offset + length]),
-            other => return Err(PyTypeError::new_err(format!("values are binary or large_binary, not {other}"))),
-        };
-        let data = values.buffers()[1].as_slice();
-        let bytes = match &ends {
-            Ends::Small(ends) => i64::from(ends[length]) - i64::from(ends[0]),
-            Ends::Large(ends) => ends[length] - ends[0],
-        };
-        if bytes > i64::from(i32::MAX) || length > i32::MAX as usize {
-            return Err(PyValueError::new_err("more than 2 GiB of values"));
-        }
-        let records = Records { data, ends, is_null: &|row| values.is_null(row) };
+        let is_null = |row| values.is_null(row);
+        let records = records_of(values)?.with(&is_null);
         Ok(lay(&self.plan, to, rules, &records, omit))
+    }
+}
+
+/// The bytes of `values` and where each value ends; TypeError or ValueError for what is no column of bytes below 2 GiB.
+pub fn records_of(values: &ArrayData) -> PyResult<Slices<'_>> {
+    let (offset, length) = (values.offset(), values.len());
+    let ends = match values.data_type() {
+        DataType::Binary => Ends::Small(&values.buffers()[0].typed_data::<i32>()[offset..=offset + length]),
+        DataType::LargeBinary => Ends::Large(&values.buffers()[0].typed_data::<i64>()[offset..=offset + length]),
+        other => return Err(PyTypeError::new_err(format!("values are binary or large_binary, not {other}"))),
+    };
+    let data = values.buffers()[1].as_slice();
+    let bytes = match &ends {
+        Ends::Small(ends) => i64::from(ends[length]) - i64::from(ends[0]),
+        Ends::Large(ends) => ends[length] - ends[0],
+    };
+    if bytes > i64::from(i32::MAX) || length > i32::MAX as usize {
+        return Err(PyValueError::new_err("more than 2 GiB of values"));
+    }
+    Ok(Slices { data, ends })
+}
+
+/// The values of an array before it is known which are null.
+pub struct Slices<'a> {
+    pub data: &'a [u8],
+    pub ends: Ends<'a>,
+}
+
+impl<'a> Slices<'a> {
+    pub fn with(self, is_null: &'a dyn Fn(usize) -> bool) -> Records<'a> {
+        Records { data: self.data, ends: self.ends, is_null }
     }
 }
 
@@ -102,8 +117,16 @@ fn all_but(count: usize, omit: &[u32]) -> Vec<u32> {
     (0..count as u32).filter(|row| omit.binary_search(row).is_err()).collect()
 }
 
+/// The fields behind `__arrow_c_schema__`.
+pub fn fields_of(schema: &Bound<'_, PyAny>) -> PyResult<Fields> {
+    let capsule = schema.call_method0("__arrow_c_schema__")?.downcast_into::<PyCapsule>()?;
+    // SAFETY: the capsule's name says that it holds an ArrowSchema, which the caller keeps alive.
+    let schema = unsafe { &*pointer::<FFI_ArrowSchema>(&capsule, "arrow_schema")? };
+    Ok(Schema::try_from(schema).map_err(|error| PyValueError::new_err(error.to_string()))?.fields)
+}
+
 /// The array behind `__arrow_c_array__`, taken over.
-fn array_of(values: &Bound<'_, PyAny>) -> PyResult<ArrayData> {
+pub fn array_of(values: &Bound<'_, PyAny>) -> PyResult<ArrayData> {
     let pair = values.call_method0("__arrow_c_array__")?.downcast_into::<PyTuple>()?;
     let (schema, array) = (pair.get_item(0)?.downcast_into::<PyCapsule>()?, pair.get_item(1)?.downcast_into::<PyCapsule>()?);
     let schema = pointer::<FFI_ArrowSchema>(&schema, "arrow_schema")?;

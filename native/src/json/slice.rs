@@ -27,14 +27,14 @@ pub enum Ends<'a> {
 }
 
 impl Ends<'_> {
-    fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         match self {
             Ends::Small(ends) => ends.len() - 1,
             Ends::Large(ends) => ends.len() - 1,
         }
     }
 
-    fn at(&self, row: usize) -> usize {
+    pub fn at(&self, row: usize) -> usize {
         match self {
             Ends::Small(ends) => ends[row] as usize,
             Ends::Large(ends) => ends[row] as usize,
@@ -43,7 +43,7 @@ impl Ends<'_> {
 }
 
 /// Rows after which the room for all of them is guessed from those read.
-const GUESS_AFTER: [usize; 2] = [256, 4096];
+pub const GUESS_AFTER: [usize; 2] = [256, 4096];
 
 /// Reads all records but those of `omit` (ascending).
 pub fn lay(plan: &Plan, to: &DataType, rules: Rules, records: &Records, omit: &[u32]) -> Laid {

@@ -6,8 +6,9 @@ import pyarrow as pa
 
 from frazil.kit.errors import Refused
 from frazil.kit.kernel import kernel
+from frazil.schemas.avro.native import NativeWrittenDecoder
 from frazil.schemas.avro.schemas import compile_avro
-from frazil.schemas.avro.written import WrittenDecoder
+from frazil.schemas.avro.written import Compile, WrittenDecoder
 from frazil.schemas.json import JsonDecoder
 from frazil.schemas.jsonschema.decoder import JsonSchemaDecoder
 from frazil.schemas.native import NativeJsonDecoder
@@ -25,9 +26,9 @@ def decoder_for(kind: str, schema: pa.Schema | None, options: DecodeOptions) -> 
     if kind == "json-schema":
         return JsonSchemaDecoder(_json(schema, options), options)
     if kind == "avro":
-        return WrittenDecoder(schema, options, "AVRO", compile_avro)
+        return _written(schema, options, "AVRO", compile_avro)
     if kind == "protobuf":
-        return WrittenDecoder(schema, options, "PROTOBUF", compile_protobuf)
+        return _written(schema, options, "PROTOBUF", compile_protobuf)
     if kind not in KINDS:
         raise Refused(f"no decoder for values of kind {kind!r}; kinds are {', '.join(KINDS)}")
     if schema is not None:
@@ -38,3 +39,10 @@ def decoder_for(kind: str, schema: pa.Schema | None, options: DecodeOptions) -> 
 def _json(schema: pa.Schema | None, options: DecodeOptions) -> Decoder:
     module = kernel() if options.use_kernel else None
     return JsonDecoder(schema, options) if module is None else NativeJsonDecoder(schema, options, module)
+
+
+def _written(schema: pa.Schema | None, options: DecodeOptions, kind: str, build: Compile) -> Decoder:
+    module = kernel() if options.use_kernel else None
+    if module is None or options.policy.overflow:
+        return WrittenDecoder(schema, options, kind, build)
+    return NativeWrittenDecoder(schema, options, kind, build, module)

@@ -7,7 +7,6 @@ one truth about what a record means, and the kernel only has to be right about w
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
@@ -20,6 +19,7 @@ from frazil.schemas.arrays import BinaryColumn, batch_of, build, bytes_of, colum
 from frazil.schemas.evolve import evolve
 from frazil.schemas.infer import Growth
 from frazil.schemas.json import SAMPLE_ROWS, Goal, JsonDecoder, Plan, goal_of
+from frazil.schemas.merge import Numbers, merged
 from frazil.schemas.names import NameIndex, NameTables
 from frazil.schemas.parse import Document, read_exact
 from frazil.schemas.port import SLICE_BYTES_MAX, Decoded, DecodeOptions, Reject, Values
@@ -119,7 +119,7 @@ class NativeJsonDecoder:
         self._options = options
         self._kernel = kernel
         self._sample = sample
-        self._numbers = array("q")
+        self._numbers = Numbers()
         self._twin = JsonDecoder(declared, options)
         self._roads = self._compile(goal_of(None, declared, options))
 
@@ -162,7 +162,7 @@ class NativeJsonDecoder:
         refused = sorted(records.rejects)
         return Decoded(
             batch=_merged(batch, roads.plan.schema, settled, {*unsure, *refused}),
-            rows=self._others(refused, len(column)),
+            rows=self._numbers.others(refused, len(column)),
             rejects=tuple(records.rejects[row] for row in refused),
             additions=additions,
         )
@@ -175,25 +175,13 @@ class NativeJsonDecoder:
         early, additions, rest = growth.widened, growth.additions(), rows[self._sample :]
         if rest and additions is not None:
             wide = self._roads_of(evolve(plan.schema, additions), watch=True)
-            _, rest = wide.lay(records.column, self._others(rest, len(records.column)), strict=True)
+            _, rest = wide.lay(records.column, self._numbers.others(rest, len(records.column)), strict=True)
         records.see(growth, rest, plan)
         if growth.widened != early:
             growth = Growth(plan.schema, self._options)
             records.rejects.clear()
             records.see(growth, rows, plan)
         return growth.additions()
-
-    def _others(self, rows: Sequence[int], count: int) -> array[int]:
-        """All of 0…count-1 but ``rows`` (ascending). Cut from one run of numbers, as counting costs a tenth of a slice."""
-        numbers = self._numbers
-        if len(numbers) < count:
-            numbers = self._numbers = array("q", range(count))
-        found, begin = array("q"), 0
-        for row in rows:
-            found.extend(numbers[begin:row])
-            begin = row + 1
-        found.extend(numbers[begin:count])
-        return found
 
     def _roads_for(self, goal: Goal) -> Roads | None:
         """The roads of a schema; the last ones are kept, as a table's schema seldom changes."""
@@ -221,14 +209,4 @@ def _merged(batch: pa.RecordBatch, schema: pa.Schema, settled: dict[int, list[ob
     rows = sorted(settled)
     columns = [build([settled[row][number] for row in rows], column.type) for number, column in enumerate(schema)]
     extra = pa.RecordBatch.from_arrays(columns, schema=schema)
-    parts: list[pa.RecordBatch] = []
-    done, passed = 0, 0
-    missing = iter(sorted(unlaid))
-    for number, row in enumerate(rows):
-        while next(missing) != row:
-            passed += 1
-        laid = row - number - passed
-        parts += (batch.slice(done, laid - done), extra.slice(number, 1))
-        done = laid
-    parts.append(batch.slice(done))
-    return pa.Table.from_batches(parts, schema).combine_chunks().to_batches()[0]
+    return merged(batch, extra, rows, sorted(unlaid))

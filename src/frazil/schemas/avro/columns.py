@@ -10,6 +10,7 @@ import pyarrow as pa
 from frazil.schemas.arrays import AnyField, map_type
 from frazil.schemas.avro.tree import Node
 from frazil.schemas.names import NameIndex
+from frazil.schemas.policy import widest
 from frazil.schemas.unfit import Unfit
 
 VALUE: Final = "value"
@@ -62,22 +63,34 @@ class Wanted:
     def __init__(self, columns_max: int) -> None:
         self._left = self._most = columns_max
 
-    def schema(self, node: Node, existing: pa.Schema, reserved: frozenset[str]) -> pa.Schema:
-        """The columns of ``node``; those ``existing`` has in another spelling are named as there. Raises Unfit too-many-columns."""
-        return pa.schema(self._fields(fields_of(node), list(existing), NameIndex(existing.names, reserved), (id(node),)))
+    def schema(self, node: Node, existing: pa.Schema, index: NameIndex) -> pa.Schema:
+        """The columns of ``node``; those ``existing`` has in another spelling are named as there. Raises Unfit too-many-columns.
 
-    def _fields(self, fields: Iterable[tuple[str, Node]], have: list[AnyField], index: NameIndex, above: tuple[int, ...]) -> list[AnyField]:
+        ``node``: as the table sees it (``view``); ``index``: the names of ``existing``.
+        """
+        return pa.schema(self._fields(fields_of(node), list(existing), index, (id(node.origin or node),), node.wide))
+
+    def _fields(
+        self,
+        fields: Iterable[tuple[str, Node]],
+        have: list[AnyField],
+        index: NameIndex,
+        above: tuple[int, ...],
+        wide: frozenset[str] = frozenset(),
+    ) -> list[AnyField]:
         found: dict[str, AnyField] = {}
         for name, node in fields:
             position = index.find(name)
             known = have[position] if position is not None else None
-            arrow = self._type(node, None if known is None else known.type, above)
+            arrow = self.type(node, None if known is None else known.type, above)
+            if name in wide and arrow is not None:
+                arrow = widest(arrow)
             column = index.landing_name(name) if known is None else known.name
             if arrow is not None:
                 found.setdefault(column.lower(), pa.field(column, arrow))
         return list(found.values())
 
-    def _type(self, node: Node, have: pa.DataType | None, above: tuple[int, ...]) -> pa.DataType | None:
+    def type(self, node: Node, have: pa.DataType | None, above: tuple[int, ...]) -> pa.DataType | None:
         """The type of a column; None when the values can only be null. A type within itself is text."""
         self._left -= 1
         if self._left < 0:
@@ -90,10 +103,10 @@ class Wanted:
             case "record":
                 return self._record(node, have, above)
             case "array":
-                item = self._type(node.inner[0], have.value_type if isinstance(have, (pa.ListType, pa.LargeListType)) else None, above)
+                item = self.type(node.inner[0], have.value_type if isinstance(have, (pa.ListType, pa.LargeListType)) else None, above)
                 return pa.string() if item is None else pa.list_(pa.field("element", item))
             case "map":
-                value = self._type(node.inner[0], have.item_type if isinstance(have, pa.MapType) else None, above)
+                value = self.type(node.inner[0], have.item_type if isinstance(have, pa.MapType) else None, above)
                 return pa.string() if value is None else map_type(pa.string(), pa.field("value", value))
             case "fixed" if not node.logical:
                 return pa.binary(node.size) if node.size else pa.binary()
@@ -103,15 +116,18 @@ class Wanted:
     def _union(self, node: Node, have: pa.DataType | None, above: tuple[int, ...]) -> pa.DataType | None:
         names = branches_of(node)
         if len(names) == 1:
-            return self._type(node.inner[next(iter(names))], have, above)
+            return self.type(node.inner[next(iter(names))], have, above)
         return self._struct([(name, node.inner[number]) for number, name in names.items()], have, above) if names else None
 
     def _record(self, node: Node, have: pa.DataType | None, above: tuple[int, ...]) -> pa.DataType:
-        return pa.string() if id(node) in above else self._struct(node.fields, have, (*above, id(node)))
+        itself = id(node.origin or node)
+        return pa.string() if itself in above else self._struct(node.fields, have, (*above, itself), node.wide)
 
-    def _struct(self, fields: Iterable[tuple[str, Node]], have: pa.DataType | None, above: tuple[int, ...]) -> pa.DataType:
+    def _struct(
+        self, fields: Iterable[tuple[str, Node]], have: pa.DataType | None, above: tuple[int, ...], wide: frozenset[str] = frozenset()
+    ) -> pa.DataType:
         known = list(have) if isinstance(have, pa.StructType) else []
-        inner = self._fields(fields, known, NameIndex([field.name for field in known]), above)
+        inner = self._fields(fields, known, NameIndex([field.name for field in known]), above, wide)
         return pa.struct(inner) if inner else pa.string()
 
 

@@ -13,12 +13,12 @@ from typing import Any, Final, TypeAlias
 
 from frazil.schemas.avro.tree import Node, bad_schema
 from frazil.schemas.unfit import Unfit
+from frazil.schemas.varints import unzigzag, varint
 
 Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 DatumReader: TypeAlias = Callable[[bytes, int], object]
 
 _INT: Final = (-(1 << 31), (1 << 31) - 1)
-_VARINT_BITS_MAX: Final = 63
 _unpack_float = struct.Struct("<f").unpack_from
 _unpack_double = struct.Struct("<d").unpack_from
 
@@ -39,6 +39,8 @@ def datum_reader(node: Node, depth_max: int) -> DatumReader:
             value, end = read(data, at)
         except (IndexError, struct.error):
             raise not_avro("the bytes end within the datum") from None
+        except OverflowError:
+            raise not_avro("a number of more than 64 bits") from None
         if end != len(data):
             raise not_avro(f"{len(data) - end} bytes behind the datum" if end < len(data) else "the bytes end within the datum")
         return value
@@ -48,22 +50,10 @@ def datum_reader(node: Node, depth_max: int) -> DatumReader:
 
 def _long(data: bytes, at: int) -> tuple[int, int]:
     byte = data[at]
-    at += 1
-    if byte < 128:
-        return (byte >> 1) ^ -(byte & 1), at
-    number, shift = byte & 127, 7
-    while True:
-        byte = data[at]
-        at += 1
-        number |= (byte & 127) << shift
-        if byte < 128:
-            break
-        shift += 7
-        if shift > _VARINT_BITS_MAX:
-            raise not_avro("a number of more than 64 bits")
-    if number >> 64:
-        raise not_avro("a number of more than 64 bits")
-    return (number >> 1) ^ -(number & 1), at
+    if byte < 128:  # without a call, as most numbers are
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    number, at = varint(data, at)
+    return unzigzag(number), at
 
 
 def _int(data: bytes, at: int) -> tuple[int, int]:

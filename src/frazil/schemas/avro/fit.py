@@ -18,9 +18,11 @@ import pyarrow as pa
 
 from frazil.schemas import numbers
 from frazil.schemas.avro.columns import branches_of, fields_of
+from frazil.schemas.avro.rest import rest_of, rest_text
 from frazil.schemas.avro.texts import decimal_text, json_text
 from frazil.schemas.avro.tree import Node
 from frazil.schemas.names import NameIndex
+from frazil.schemas.port import DecodeOptions
 from frazil.schemas.shape import Kind, Member, Shape
 from frazil.schemas.texts import uuid_bytes
 from frazil.schemas.unfit import Unfit, ambiguous
@@ -30,24 +32,37 @@ Fit = Callable[[Any], object]
 _INT: Final = (-(1 << 31), (1 << 31) - 1)
 _LONG: Final = (-(1 << 63), (1 << 63) - 1)
 _DAYS: Final = (-719_162, 2_932_896)
-_MICROS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
-_DAY_MICROS: Final = (0, 86_399_999_999)
+MICROS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+DAY_MICROS: Final = (0, 86_399_999_999)
 _YEARS: Final = "outside the years 1 to 9999"
 
-_PER_MICRO: Final = {"millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
+PER_MICRO: Final = {"millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
 """Multiply by the first, divide by the second."""
 
 
 class RowFit:
-    """One value's raw fields into one value per column."""
+    """One value's raw fields into one value per column. ``node``: as the table sees it (``view``)."""
 
-    def __init__(self, node: Node, members: Sequence[Member], reserved: frozenset[str], *, strict: bool) -> None:
+    def __init__(self, node: Node, members: Sequence[Member], options: DecodeOptions, *, strict: bool) -> None:
+        index = options.names([member.name for member in members])
         self._is_record = node.kind == "record"
-        self._struct = _Struct(fields_of(node), members, NameIndex([member.name for member in members], reserved), strict=strict)
+        self._refuses = options.policy.refuses_unknown
+        self._struct = _Struct(fields_of(node), members, index, strict=strict and not options.policy.overflow)
+        self._rest = rest_of(node, members, index) if options.policy.overflow else ()
+        self._rest_at = [member.name for member in members].index(options.policy.overflow) if self._rest else -1
 
     def row(self, value: Any) -> list[object]:  # noqa: ANN401 - raw values of any type
         """Raises Unfit."""
-        return self._struct.row(value if self._is_record else (value,))
+        fields = value if self._is_record else (value,)
+        try:
+            row = self._struct.row(fields)
+        except Unfit as verdict:
+            if self._refuses and verdict.code == "type-conflict":
+                verdict.code, verdict.why = "unknown-field", "the table has no column for this field"
+            raise
+        if self._rest:
+            row[self._rest_at] = rest_text(self._rest, fields)
+        return row
 
 
 class _Struct:
@@ -132,7 +147,7 @@ def build_fit(node: Node, shape: Shape, *, strict: bool) -> Fit:
         case Kind.STRING if node.kind in ("record", "array", "map"):
             return partial(json_text, node)
         case _:
-            return _scalar(node, shape) or partial(_wrong, node, shape)
+            return scalar(node, shape) or partial(_wrong, node, shape)
 
 
 def _union(node: Node, shape: Shape, *, strict: bool) -> Fit:
@@ -191,16 +206,16 @@ def _wrong(node: Node, shape: Shape, value: object) -> object:
     raise Unfit("wrong-type", f"the column is {shape.kind.value}, the schema says {node.logical or node.kind}")
 
 
-def _scalar(node: Node, shape: Shape) -> Fit | None:
+def scalar(node: Node, shape: Shape) -> Fit | None:
     """The fit of one value without inner ones; None when the types have nothing to do with each other."""
     family = node.logical or ("integer" if node.kind in ("int", "long") else node.kind)
     if family.endswith("-nanos") and shape.kind is Kind.LONG:
-        return _same
+        return _SCALARS["integer", Kind.LONG]
     zone = Kind.TIMESTAMP if family.startswith("local-") else Kind.TIMESTAMPTZ
     if "timestamp-" in family and shape.kind is zone:
-        return partial(_micros, *_PER_MICRO[family.rpartition("-")[2]], _MICROS, _YEARS)
+        return partial(_micros, *PER_MICRO[family.rpartition("-")[2]], MICROS, _YEARS)
     if family.startswith("time-") and shape.kind is Kind.TIME:
-        return partial(_micros, *_PER_MICRO[family.rpartition("-")[2]], _DAY_MICROS, "outside a day")
+        return partial(_micros, *PER_MICRO[family.rpartition("-")[2]], DAY_MICROS, "outside a day")
     arrow = shape.arrow
     if isinstance(arrow, pa.Decimal128Type):
         if family == "decimal":

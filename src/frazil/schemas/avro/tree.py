@@ -34,6 +34,12 @@ class Node:
     size: int = 0
     precision: int = 0
     scale: int = 0
+    aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of a record: older names of its fields, by field."""
+    wide: frozenset[str] = frozenset()
+    """Of a record as a table sees it (``view``): the fields that land in a column beside, which has the widest type of its family."""
+    origin: Node | None = None
+    """Of such a record: the one of the schema."""
 
     @property
     def branch(self) -> str:
@@ -135,6 +141,9 @@ class _Reader:
             if (why := why_unfit(name)) is not None:
                 raise bad_schema(f"record {node.name[:100]!r}: the field {name[:100]!r} cannot be a column: {why}")
             node.fields.append((name, self.read(one["type"], inside, depth + 1)))
+            aliases = one.get("aliases")
+            if isinstance(aliases, list) and aliases:
+                node.aliases[name] = tuple(alias for alias in aliases if isinstance(alias, str) and alias != name)
         if len({name for name, _ in node.fields}) != len(node.fields):
             raise bad_schema(f"record {node.name[:100]!r} has one field twice")
         return node

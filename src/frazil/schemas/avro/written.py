@@ -7,25 +7,37 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
 from frazil.kit.errors import Bug, Refused
 from frazil.schemas.arrays import batch_of, build, bytes_of, column_of, join_batches
-from frazil.schemas.avro.columns import Wanted
+from frazil.schemas.avro.columns import Wanted, fields_of
 from frazil.schemas.avro.datum import DatumReader
 from frazil.schemas.avro.fit import RowFit
+from frazil.schemas.avro.program import Program
 from frazil.schemas.avro.tree import Node, bad_schema
-from frazil.schemas.framing import Found, Unknown, WriterSchema, id_of
+from frazil.schemas.avro.view import landing_view
+from frazil.schemas.framing import MAGIC, PREFIX_BYTES, Found, Unknown, WriterSchema, id_of
 from frazil.schemas.growth import count_fields, difference, join
+from frazil.schemas.names import NameIndex
+from frazil.schemas.policy import missing_overflow
 from frazil.schemas.port import SLICE_BYTES_MAX, Decoded, DecodeOptions, Reject, Values
 from frazil.schemas.shape import Member, member_of
 from frazil.schemas.unfit import Unfit
 
 _EMPTY = pa.schema([])
 PART_ROWS = 16_384
+
+
+class MakeProgram(Protocol):
+    """How the kernel reads a type into columns (``program``); None when it cannot."""
+
+    def __call__(self, node: Node, members: Sequence[Member], index: NameIndex, *, strict: bool) -> Program | None:
+        """``node``: the type as the table sees it (``view``); ``index``: the names of ``members``; ``strict``: as for ``fit.RowFit``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +47,7 @@ class Writer:
     key: tuple[int, ...]
     node: Node
     read: DatumReader
+    program: MakeProgram
 
 
 Choose: TypeAlias = Callable[[bytes], tuple[Writer, int]]
@@ -66,7 +79,7 @@ class _Part:
 
 
 @dataclass(slots=True)
-class _Work:
+class Work:
     """What the parts of a slice have become. Python's values take many times the room of the bytes, so only one part is in them."""
 
     at: int = 0
@@ -97,6 +110,7 @@ class WrittenDecoder:
         self._part_rows = part_rows
         self._choices: dict[int, Choose | _Refusal] = {}
         self._refused: dict[tuple[int, ...], _Refusal] = {}
+        self._grows = True
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -109,24 +123,42 @@ class WrittenDecoder:
         self._choices = {schema_id: known.get(schema_id) or self._compile(schema_id, one) for schema_id, one in found.items()}
         self._refused.clear()
 
+    def preview(self, schema_id: int, schema: pa.Schema) -> pa.Schema:
+        """See ``framing.FramedDecoder``. Of a Protobuf file it is the first message that counts."""
+        frame = bytes((MAGIC,)) + schema_id.to_bytes(PREFIX_BYTES - 1) + b"\0"
+        writer, _ = self._choose(frame)
+        grown = self._grow(schema, {writer.key: writer})
+        self._row_fit(writer, [member_of(one) for one in grown])
+        return grown
+
     def decode(self, values: Values, schema: pa.Schema | None = None) -> Decoded:
         """See Decoder. ``learn`` must have been told every id that occurs."""
         column = column_of(values)
         if bytes_of(column) > SLICE_BYTES_MAX:
             raise Refused(f"a slice of more than {SLICE_BYTES_MAX} bytes; decode it in parts")
-        target = grown = schema if schema is not None else _EMPTY if self._declared is None else self._declared
-        work = _Work()
+        self._grows = schema is None or self._options.policy.unknown == "add"
+        target = grown = self._target(schema)
+        work = Work()
         while work.at < len(column) or not work.batches:
-            part = self._read(column.slice(work.at, self._part_rows).to_pylist(), work.at)
+            rows = range(work.at, min(work.at + self._part_rows, len(column)))
+            part = self._read(rows, column.slice(work.at, self._part_rows).to_pylist())
             before, grown = grown, self._grow(grown, {writer.key: writer for writer in part.writers if writer is not None})
             if work.batches and not grown.equals(before):
-                work = _Work()  # again from the start, so that all parts have the same columns; a new schema within a slice is rare
+                work = Work()  # again from the start, so that all parts have the same columns; a new schema within a slice is rare
                 continue
             work.take(part, self._fit(part, [member_of(one) for one in grown]), grown)
             work.at += self._part_rows
         batch = join_batches(work.batches) if len(grown) else batch_of([], grown, len(work.kept))
         rejects = tuple(sorted(work.rejects, key=lambda reject: reject.row))
-        return Decoded(batch=batch, rows=work.kept, rejects=rejects, additions=difference(target, grown))
+        known = target if schema is None and self._declared is not None else _EMPTY if schema is None else schema
+        return Decoded(batch=batch, rows=work.kept, rejects=rejects, additions=difference(known, grown))
+
+    def _target(self, schema: pa.Schema | None) -> pa.Schema:
+        """The columns before a slice."""
+        found = schema if schema is not None else _EMPTY if self._declared is None else self._declared
+        for column in missing_overflow(found, self._options.policy.overflow):
+            found = found.append(column)
+        return found
 
     def _compile(self, schema_id: int, found: Found) -> Choose | _Refusal:
         if isinstance(found, Unknown):
@@ -147,11 +179,11 @@ class WrittenDecoder:
             raise choose.verdict()
         return choose(value)
 
-    def _read(self, values: Sequence[bytes | None], first: int) -> _Part:
-        """The raw value of every record that can be read; ``first``: the row of the first."""
+    def _read(self, rows: Sequence[int], values: Sequence[bytes | None]) -> _Part:
+        """The raw value of every record that can be read; ``rows``: which records these are."""
         work = _Part()
         most = self._options.value_bytes_max
-        for row, value in enumerate(values, start=first):
+        for row, value in zip(rows, values, strict=True):
             writer, raw = None, None
             try:
                 if value is not None:
@@ -167,17 +199,40 @@ class WrittenDecoder:
             work.raws.append(raw)
         return work
 
+    def _joined(self, target: pa.Schema, writer: Writer) -> pa.Schema:
+        """The columns with all that one writer adds. Raises Unfit."""
+        node = landing_view(writer.node, target, self._options)
+        try:
+            return self._with(target, node)
+        except Unfit:
+            if not self._options.policy.overflow:
+                raise
+        index = self._options.names(target.names)
+        full = False
+        for one in fields_of(node):  # as many of the fields as there is room for, each whole
+            if full and index.find(one[0]) is None:
+                continue
+            try:
+                target = self._with(target, replace(node, fields=[one]))
+            except Unfit:
+                full = count_fields(target) > self._options.columns_max
+        return target
+
+    def _with(self, target: pa.Schema, node: Node) -> pa.Schema:
+        """The columns with all that ``node`` adds. Raises Unfit."""
+        most = self._options.columns_max
+        grown = join(target, Wanted(most).schema(node, target, self._options.names(target.names)))
+        if grown is not target and count_fields(grown) - bool(self._options.policy.overflow) > most:
+            raise Unfit("too-many-columns", f"the table would have more than {most} fields")
+        return grown
+
     def _grow(self, target: pa.Schema, writers: Mapping[tuple[int, ...], Writer]) -> pa.Schema:
         """The columns with all that ``writers`` add, in the order these were first seen. One that adds too much is refused."""
-        options = self._options
-        if self._declared is not None:
+        if self._declared is not None or not self._grows:
             return target
         for key, writer in writers.items():
             try:
-                grown = join(target, Wanted(options.columns_max).schema(writer.node, target, options.reserved))
-                if grown is not target and count_fields(grown) > options.columns_max:
-                    raise Unfit("too-many-columns", f"the table would have more than {options.columns_max} fields")
-                target = grown
+                target = self._joined(target, writer)
             except Unfit as verdict:
                 self._refused[key] = _Refusal(code=verdict.code, why=f"schema {key[0]}: {verdict.why}")
         return target
@@ -208,4 +263,11 @@ class WrittenDecoder:
         refusal = self._refused.get(writer.key)
         if refusal is not None:
             raise refusal.verdict()
-        return RowFit(writer.node, members, self._options.reserved, strict=self._declared is None)
+        columns = pa.schema([pa.field(member.name, member.shape.arrow) for member in members])
+        return RowFit(landing_view(writer.node, columns, self._options), members, self._options, strict=self._strict)
+
+    @property
+    def _strict(self) -> bool:
+        """Whether a value without column costs its record, for it is neither asked for nor kept elsewhere."""
+        policy = self._options.policy
+        return policy.refuses_unknown or (self._declared is None and policy.unknown == "add" and not policy.overflow)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from frazil.schemas.avro.tree import Node, bad_schema
@@ -11,9 +12,11 @@ from frazil.schemas.avro.written import Choose, Writer
 from frazil.schemas.framing import PREFIX_BYTES, WriterSchema
 from frazil.schemas.port import DecodeOptions
 from frazil.schemas.protobuf.known import TIMESTAMP, WELL_KNOWN, WRAPPERS
+from frazil.schemas.protobuf.program import protobuf_program
 from frazil.schemas.protobuf.text import Field, File, Message, read_file
-from frazil.schemas.protobuf.wire import I32, I64, LEN, VARINT, Convert, Plan, Slot, broken, read_message, varint
+from frazil.schemas.protobuf.wire import I32, I64, LEN, VARINT, Convert, Plan, Slot, broken, read_message
 from frazil.schemas.unfit import Unfit
+from frazil.schemas.varints import unzigzag, varint
 
 _INDEXES_MAX: Final = 32
 _INT32: Final = 1 << 31
@@ -58,7 +61,12 @@ def _writer(
         node, plan = _Build(names).message(message)
     except Unfit as verdict:
         return Unfit(verdict.code, f"schema {schema_id}: {verdict.why}")
-    return Writer(key=(schema_id, *path), node=node, read=lambda data, at: read_message(plan, data[at:], depth_max))
+    return Writer(
+        key=(schema_id, *path),
+        node=node,
+        read=lambda data, at: read_message(plan, data[at:], depth_max),
+        program=partial(protobuf_program, plan),
+    )
 
 
 def _indexes(value: bytes) -> tuple[tuple[int, ...], int]:
@@ -75,12 +83,14 @@ def _indexes(value: bytes) -> tuple[tuple[int, ...], int]:
             path.append(index)
     except IndexError:
         raise broken("the bytes end within the message indexes") from None
+    except OverflowError:
+        raise broken("a number of more than 64 bits") from None
     return tuple(path), at
 
 
 def _zigzag(data: bytes, at: int) -> tuple[int, int]:
     number, at = varint(data, at)
-    return (number >> 1) ^ -(number & 1), at
+    return unzigzag(number), at
 
 
 def _signed(number: int) -> int:
@@ -102,10 +112,6 @@ def _uint32(number: int) -> int:
 
 def _uint64(number: int) -> bytes:
     return number.to_bytes(_UINT64_BYTES, "big")
-
-
-def _unzigzag(number: int) -> int:
-    return (number >> 1) ^ -(number & 1)
 
 
 def _bool(number: int) -> bool:
@@ -134,12 +140,12 @@ _SCALARS: Final[dict[str, tuple[int, Convert, str, Any]]] = {
     "double": (I64, _unpack("<d"), "double", 0.0),
     "float": (I32, _unpack("<f"), "float", 0.0),
     "int32": (VARINT, _int32, "int", 0),
-    "sint32": (VARINT, lambda number: _int32(_unzigzag(number) & (1 << 64) - 1), "int", 0),
+    "sint32": (VARINT, lambda number: _int32(unzigzag(number) & (1 << 64) - 1), "int", 0),
     "sfixed32": (I32, _unpack("<i"), "int", 0),
     "uint32": (VARINT, _uint32, "long", 0),
     "fixed32": (I32, _unpack("<I"), "long", 0),
     "int64": (VARINT, _signed, "long", 0),
-    "sint64": (VARINT, _unzigzag, "long", 0),
+    "sint64": (VARINT, unzigzag, "long", 0),
     "sfixed64": (I64, _unpack("<q"), "long", 0),
     "uint64": (VARINT, _uint64, "uint64", _uint64(0)),
     "fixed64": (I64, lambda data: _uint64(int.from_bytes(data, "little")), "uint64", _uint64(0)),
@@ -196,20 +202,21 @@ class _Build:
         """Tree, slot and default of one value."""
         if name in _SCALARS:
             wire, convert, kind, default = _SCALARS[name]
-            return _u64() if kind == "uint64" else Node(kind=kind), Slot(at=at, wire=wire, convert=convert), default
+            return _u64() if kind == "uint64" else Node(kind=kind), Slot(at=at, wire=wire, convert=convert, word=name), default
         full, found = self._resolve(name, scope)
         if isinstance(found, dict):
             symbols = found
             node = Node(kind="enum", name=full, symbols=tuple(symbols.values()))
-            return node, Slot(at=at, wire=VARINT, convert=lambda number: _symbol(symbols, number)), _symbol(symbols, 0)
+            slot = Slot(at=at, wire=VARINT, convert=lambda number: _symbol(symbols, number), word="enum", symbols=symbols)
+            return node, slot, _symbol(symbols, 0)
         node, plan = self.message(found)
-        slot = Slot(at=at, wire=LEN, inner=plan)
+        slot = Slot(at=at, wire=LEN, inner=plan, word="message")
         if full == TIMESTAMP:
             node = Node(kind="long", logical="proto-timestamp-nanos")
-            slot.after = lambda value: value[0] * _NANOS + value[1]
+            slot.word, slot.after = "timestamp", lambda value: value[0] * _NANOS + value[1]
         elif full in WRAPPERS:
             node = node.fields[0][1]
-            slot.after = lambda value: value[0]
+            slot.word, slot.after = "wrapper", lambda value: value[0]
         return node, slot, None
 
     def _resolve(self, name: str, scope: str) -> tuple[str, Message | dict[int, str]]:

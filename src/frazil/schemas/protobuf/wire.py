@@ -7,14 +7,14 @@ A field the message does not have makes the record unfit: dropping it would lose
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from frazil.schemas.unfit import Unfit
+from frazil.schemas.varints import varint
 
 VARINT, I64, LEN, I32 = 0, 1, 2, 5
-_VARINT_BITS_MAX: Final = 63
 _TAG_BITS: Final = 3
 
 Convert: TypeAlias = Callable[[Any], Any]
@@ -28,6 +28,9 @@ class Slot:
     wire: int
     repeated: bool = False
     convert: Convert = lambda value: value
+    word: str = ""
+    """The type, for the kernel: a scalar's word, ``enum``, ``message``, ``timestamp`` or ``wrapper``."""
+    symbols: Mapping[int, str] = field(default_factory=dict)
     inner: Plan | None = None
     pairs: bool = False
     """A map: ``inner`` is a message of key and value."""
@@ -52,23 +55,6 @@ def broken(why: str) -> Unfit:
     return Unfit("not-protobuf", why)
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned number of up to 64 bits. Raises IndexError at the end of the bytes."""
-    number = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        number |= (byte & 127) << shift
-        if byte < 128:
-            break
-        shift += 7
-        if shift > _VARINT_BITS_MAX:
-            raise broken("a number of more than 64 bits")
-    if number >> 64:
-        raise broken("a number of more than 64 bits")
-    return number, at
-
-
 def read_message(plan: Plan, data: bytes, depth_left: int) -> list[Any]:
     """The raw value of a message that is all of ``data``."""
     if depth_left < 0:
@@ -84,6 +70,8 @@ def read_message(plan: Plan, data: bytes, depth_left: int) -> list[Any]:
             at = reading.take(slot, tag & 7, data, at)
     except (IndexError, struct.error):
         raise broken(f"the bytes end within a field of {plan.name}") from None
+    except OverflowError:
+        raise broken("a number of more than 64 bits") from None
     for slot in plan.slots.values():
         if slot.at in reading.parts:
             reading.values[slot.at] = _whole(slot, reading.parts[slot.at], depth_left)
