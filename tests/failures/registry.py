@@ -28,7 +28,7 @@ class Violation(AssertionError):
     """A promise of the catalogue is broken. Only this counts as the wrong way failing; any other error is a broken test."""
 
 
-def must(holds: bool, oracle: str, what: object = "") -> None:  # noqa: FBT001 - reads as a sentence: must(rows == all, "EO")
+def must(holds: bool, oracle: str, what: object = "") -> None:
     """Raises Violation unless ``holds``; ``oracle`` is a word of docs/failures.md."""
     assert oracle in ORACLES, oracle
     if not holds:

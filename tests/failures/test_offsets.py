@@ -17,7 +17,6 @@ from tests.failures.stories import (
     js,
     play,
     progress,
-    progress_by_pin,
     status,
     values,
 )
