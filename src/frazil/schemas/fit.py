@@ -27,6 +27,9 @@ Fit: TypeAlias = Callable[[object], object]
 NEWS = "news"
 """The code of an Unfit that is no verdict: the object has a field that no column holds yet."""
 
+_KEPT = -1
+"""No column: the value is among the rest."""
+
 INT_RANGE = (-(1 << 31), (1 << 31) - 1)
 LONG_RANGE = (-(1 << 63), (1 << 63) - 1)
 
@@ -192,6 +195,7 @@ class StructFit:
         self._index = index
         self._watch = watch
         self._refuses = policy.refuses_unknown
+        self._keeps = bool(policy.overflow)
         self._rest = rest
 
     def named(self, value: object) -> object:
@@ -215,14 +219,12 @@ class StructFit:
             try:
                 row[position] = self._fits[position](item)
             except Unfit as verdict:
+                verdict.path.append(key)
                 aside = self._aside(position, item)
                 if aside is None:
-                    verdict.path.append(key)
                     raise
-                if aside in taken:
-                    raise ambiguous(taken[aside], key) from None
-                taken[aside] = key
-                row[aside] = self._fit_aside(aside, item, key, verdict)
+                if aside != _KEPT:
+                    row[aside] = self._fit_aside(aside, item, taken, verdict)
         if self._rest is not None:
             row[self._rest[0]] = self._rest[1].text(value)
         for position in self._required:
@@ -239,16 +241,22 @@ class StructFit:
             raise Unfit("unknown-field", f"the table has no column for {key[:200]!r}")
 
     def _aside(self, position: int, item: object) -> int | None:
-        """The column beside that is there for a value which does not fit its own."""
+        """The column beside that is there for a value which does not fit its own; without room for one it may be kept with the rest."""
         word = word_beside(self._words[position], item) if self._words else None
-        return None if word is None else self._index.find(beside(self._names[position], word))
+        if word is None:
+            return None
+        found = self._index.find(beside(self._names[position], word))
+        return _KEPT if found is None and self._keeps else found
 
-    def _fit_aside(self, aside: int, item: object, key: str, verdict: Unfit) -> object:
-        """The value as the column beside takes it; ``verdict``: what its own column said."""
+    def _fit_aside(self, aside: int, item: object, taken: dict[int, str], verdict: Unfit) -> object:
+        """The value as the column beside takes it; ``verdict``: what its own column said of which field."""
+        key = str(verdict.path[-1])
+        if aside in taken:
+            raise ambiguous(taken[aside], key) from None
+        taken[aside] = key
         try:
             return self._fits[aside](item)
         except Unfit:
-            verdict.path.append(key)
             raise verdict from None
 
     def _check_required(self, value: object, position: int) -> None:

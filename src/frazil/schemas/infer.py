@@ -178,24 +178,24 @@ class Growth:
             if word is None:
                 raise
             self._back(mark, columns)
-            aside = self._see_aside(node, index, beside(name, word), item)
-            if aside is None:
+            if not self._see_aside(node, index, beside(name, word), item):
                 raise
-            return aside
+            return index.find(beside(name, word))
         return None
 
-    def _see_aside(self, node: Node, index: NameIndex, name: str, item: object) -> int | None:
-        """Takes in a value at the column beside, which is made if need be; None, with everything as before, when it has no place there."""
+    def _see_aside(self, node: Node, index: NameIndex, name: str, item: object) -> bool:
+        """Takes in a value at the column beside, which is made if there is room; False, with everything as before, when it has no place."""
         mark, columns = len(self._undo), self._columns
         position = index.find(name)
         try:
             if position is None:
-                return len(node.fields) - 1 if self._see_new_field(node, index, name, item) else None
-            self._see(node.fields[position][1], item)
+                self._see_new_field(node, index, name, item)
+            else:
+                self._see(node.fields[position][1], item)
         except Unfit:
             self._back(mark, columns)
-            return None
-        return position
+            return False
+        return True
 
     def _see_new_field(self, node: Node, index: NameIndex, key: str, item: object) -> bool:
         """Adds a field if its value tells a type."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 
 import pyarrow as pa
@@ -61,7 +62,7 @@ def _rest(members: Sequence[Member], index: NameIndex, options: DecodeOptions) -
     if not name:
         return None
     position = next(at for at, member in enumerate(members) if member.name.lower() == name)
-    return position, Rest(members, index, options.policy)
+    return position, Rest(members, index, options.policy, partial(build_fit, watch=False, policy=options.policy))
 
 
 class Plan:

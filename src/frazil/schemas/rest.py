@@ -7,22 +7,28 @@ by a part, so such a list or map is kept whole as soon as anything in it has no 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from frazil.schemas.aside import word_beside, word_of_shape
 from frazil.schemas.names import NameIndex
 from frazil.schemas.numbers import Literal
 from frazil.schemas.policy import Policy, beside
 from frazil.schemas.shape import Kind, Member, Shape
+from frazil.schemas.unfit import Unfit
+
+Build: TypeAlias = Callable[[Shape], Callable[[object], object]]
 
 
 class Rest:
-    """Of objects for the columns ``members``, found by ``index``."""
+    """Of objects for the columns ``members``, found by ``index``. ``build``: makes the fit of a type (``fit.build_fit``)."""
 
-    def __init__(self, members: Sequence[Member], index: NameIndex, policy: Policy) -> None:
+    def __init__(self, members: Sequence[Member], index: NameIndex, policy: Policy, build: Build) -> None:
         self._members = members
         self._index = index
         self._policy = policy
+        self._build = build
+        self._fits: dict[int, Callable[[object], object]] = {}
         self._inner: dict[int, Rest] = {}
 
     def text(self, value: dict[str, object]) -> str | None:
@@ -37,20 +43,33 @@ class Rest:
             position = self._index.find(key)
             if item is None:
                 continue
-            left = item if position is None else self._left(self._home(position, item), item)
+            home = None if position is None else self._home(position, item)
+            left = item if home is None else self._left(home, item)
             if left is not None:
                 found[key] = left
         return found
 
-    def _home(self, position: int, item: object) -> Shape:
-        """The type that takes the value: its column's, or that of the column beside."""
+    def _home(self, position: int, item: object) -> Shape | None:
+        """The type that takes the value: its column's, or that of the column beside; None: there was no room for one.
+
+        A column may take a value of another word, as that of a date takes text.
+        """
         member = self._members[position]
-        if self._policy.suffix and not _is_for(member.shape, item):
-            word = word_beside(word_of_shape(member.shape), item)
-            aside = None if word is None else self._index.find(beside(member.name, word))
-            if aside is not None:
-                return self._members[aside].shape
-        return member.shape
+        word = word_beside(word_of_shape(member.shape), item) if self._policy.suffix else None
+        if word is None or self._fits_in(position, item):
+            return member.shape
+        aside = self._index.find(beside(member.name, word))
+        return None if aside is None else self._members[aside].shape
+
+    def _fits_in(self, position: int, item: object) -> bool:
+        fit = self._fits.get(position)
+        if fit is None:
+            fit = self._fits[position] = self._build(self._members[position].shape)
+        try:
+            fit(item)
+        except Unfit:
+            return False
+        return True
 
     def _left(self, shape: Shape, item: object) -> object:
         """What of a value with a column has none; None: nothing."""
@@ -68,13 +87,8 @@ class Rest:
         known = self._inner.get(id(shape))
         if known is None:
             names = NameIndex([member.name for member in shape.members])
-            known = self._inner[id(shape)] = Rest(shape.members, names, self._policy)
+            known = self._inner[id(shape)] = Rest(shape.members, names, self._policy, self._build)
         return known
-
-
-def _is_for(shape: Shape, item: object) -> bool:
-    """Whether an object or array is of the column's kind; scalars have nothing inside."""
-    return isinstance(item, dict) == (shape.kind in (Kind.STRUCT, Kind.MAP)) and isinstance(item, list) == (shape.kind is Kind.LIST)
 
 
 def text_of(value: object) -> str:
