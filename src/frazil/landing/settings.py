@@ -110,7 +110,7 @@ class LandingSettings:
     """Deadline of one catalog or object call outside the committer, which has its own (F29)."""
     read_patience_ms: int = 5_000
     """A joint read that takes longer is split by partition, so that one slow object holds up nobody else (F30)."""
-    route_tables_at_once: int = 64
+    route_tables_at_once: int = 100
     """Tables of one route whose catalog calls are under way at once."""
     route_patience_ms: int = 5_000
     """When no table of a route has got on for so long, those still at it are left behind, and their records wait for them."""
