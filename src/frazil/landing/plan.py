@@ -98,7 +98,8 @@ def check_ends(states: Sequence[PartitionState]) -> None:
         if state.next_offset is not None and state.next_offset > state.bounds.end:
             raise Refused(
                 f"table progress {state.next_offset} of {state.topic}[{state.key.partition}] is beyond the log end {state.bounds.end}: "
-                "metadata is an older copy; stop brokers and landing and run `frazil restore`"
+                "metadata is an older copy; stop brokers and landing and run `frazil restore`. The log of another Kafka cluster "
+                "that lost records: `frazil land reset`"
             )
 
 
