@@ -30,7 +30,7 @@ metadata: {{name: lands}}
 spec:
   source:
     topics: [{topics}]
-    kafka: {{bootstrap: "{bootstrap}"}}
+    kafka: {kafka}
   sink:
     catalog: {{type: rest, endpoint: "{catalog}"}}
     database: lake
@@ -44,11 +44,14 @@ class Stage:
     clients: Clients
     catalog: RestCatalogDouble
     directory: pathlib.Path
+    source: str = ""
+    """``spec.source.kafka``; empty: the plain listener."""
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def document(self, *topics: str) -> str:
         path = self.directory / f"{'-'.join(topics)}.yaml"
-        path.write_text(DOCUMENT.format(topics=", ".join(topics), bootstrap=self.kafka.bootstrap, catalog=self.catalog.uri))
+        kafka = self.source or f'{{bootstrap: "{self.kafka.bootstrap}"}}'
+        path.write_text(DOCUMENT.format(topics=", ".join(topics), kafka=kafka, catalog=self.catalog.uri))
         return str(path)
 
     def land(self, *topics: str, **variables: str) -> subprocess.Popen[bytes]:

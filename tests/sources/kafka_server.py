@@ -42,23 +42,24 @@ def free_port() -> int:
 
 
 class KafkaServer:
-    """One cluster. ``extra``: more server properties."""
+    """One cluster. ``extra``: more server properties. ``secure_port``: a second listener, with TLS and SASL, there."""
 
-    def __init__(self, directory: pathlib.Path, extra: Mapping[str, str] | None = None, listeners: str = "PLAINTEXT") -> None:
+    def __init__(self, directory: pathlib.Path, extra: Mapping[str, str] | None = None, secure_port: int | None = None) -> None:
         self._jars = jars()
         self._directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         port, controller = free_port(), free_port()
         self.bootstrap = f"127.0.0.1:{port}"
+        more = "" if secure_port is None else f",SASL_SSL://localhost:{secure_port}"
         self._properties = directory / "server.properties"
         properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"{listeners}://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"{listeners}://127.0.0.1:{port}",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-            "inter.broker.listener.name": listeners,
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{more}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}{more}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL",
+            "inter.broker.listener.name": "PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(directory / "logs"),
             "offsets.topic.replication.factor": "1",
