@@ -83,7 +83,10 @@ class RestCatalog(Catalog):
         call = Call(method="POST", path=path, body=body, headers=self._delegation(), what=f"creating table {ident}")
         try:
             made = await self._made(ident, call, create_id)
-        except Missing:
+        except (Missing, Conflict) as error:
+            # Nessie says 409 of a namespace that is not there.
+            if isinstance(error, Conflict) and await self._found(ident) is not None:
+                raise
             await self._make_namespace(namespace)
             made = await self._made(ident, call, create_id)
         return await self._own(made)
