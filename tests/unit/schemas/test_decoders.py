@@ -144,3 +144,13 @@ def test_numbers_are_those_of_kafkas_serializers(kind: str, values: list[bytes],
     assert decoder.decode(values).rejects == ()
     with pytest.raises(Refused, match="cannot take raw values"):
         decoder.decode(values, parse_columns(["value string"]))
+
+
+def test_an_integer_past_64_bits_in_a_known_struct_is_a_reject_on_the_twin_too() -> None:
+    """With inferred columns the twin's first look took it, and the array could not be built."""
+    had = parse_columns(["s struct<a: long>"])
+    for use_kernel in (False, True):
+        decoder = decoder_for("json", None, DecodeOptions(use_kernel=use_kernel))
+        decoded = decoder.decode([b'{"s":{"a":9223372036854775808}}', b'{"s":{"a":1}}'], had)
+        assert [(reject.row, reject.code) for reject in decoded.rejects] == [(0, "out-of-range")]
+        assert decoded.batch.to_pylist() == [{"s": {"a": 1}}]
