@@ -16,7 +16,7 @@ GENERATED = SOURCE / "wire" / "messages"
 BANNED = {"utils", "util", "common", "core", "helpers", "helper", "base", "manager", "models", "misc"}
 HOSTS = {
     "botocore": {"catalogs"},
-    "httpx": {"catalogs", "schemas"},
+    "httpx": {"catalogs", "log", "schemas"},
     "pyiceberg": {"catalogs"},
     "duckdb": {"query"},
     "click": {"cli"},
