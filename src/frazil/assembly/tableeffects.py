@@ -8,10 +8,10 @@ from frazil.assembly.stores import Stores
 from frazil.catalogs.port import LoadedTable
 from frazil.catalogs.schema import arrow_schema
 from frazil.kit.errors import FrazilError, Missing, Refused
-from frazil.landing.columns import ICEBERG_NAMES, METADATA_NAMES
 from frazil.landing.convert import value_columns
+from frazil.landing.evolution import decode_options
 from frazil.metadata.landings import LandingSpec, list_landings
-from frazil.schemas import DecodeOptions, decoder_for, parse_columns
+from frazil.schemas import decoder_for, parse_columns
 from frazil.schemas.effects import effects_of
 from frazil.schemas.framing import FramedDecoder, WriterSchema
 
@@ -65,6 +65,6 @@ class LandedEffects:
 
 
 def _decoder(spec: LandingSpec) -> object:
-    reserved = ICEBERG_NAMES | METADATA_NAMES if spec.metadata_columns else ICEBERG_NAMES
-    declared = parse_columns(spec.columns, reserved=reserved) if spec.columns else None
-    return decoder_for(spec.value, declared, DecodeOptions(reserved=reserved, null_value_rows=spec.metadata_columns))
+    options = decode_options(spec, use_kernel=False)
+    declared = parse_columns(spec.columns, reserved=options.reserved) if spec.columns else None
+    return decoder_for(spec.value, declared, options)
