@@ -209,6 +209,8 @@ class TableRow:
     reason: str
     dead_letters: int | None = None
     """Rows of its dead-letter table; None: the catalog did not say."""
+    feeds: tuple[str, ...] = ()
+    """Of a route: the tables its records go to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +225,16 @@ class SnapshotRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FedTable:
+    """A table of a route. ``value``: whose records it is named for; None: the route's options name it."""
+
+    table: str
+    value: str | None
+    rows: int | None
+    """None: the catalog did not say, or there is no such table yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableDetail:
     """An Iceberg table: schema, place, snapshots, and what it knows of its sources."""
 
@@ -231,6 +243,8 @@ class TableDetail:
     columns: tuple[tuple[str, str], ...]
     snapshots: tuple[SnapshotRow, ...]
     progress: tuple[tuple[str, int, int], ...]
+    feeds: tuple[FedTable, ...] = ()
+    """Of a route, whose own table is that of its dead letters and its progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

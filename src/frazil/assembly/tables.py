@@ -9,6 +9,7 @@ from dataclasses import replace
 from frazil.admin.port import NewTable, SnapshotRow, SqlAnswer, TableAdmin, TableDetail, TableRow
 from frazil.assembly.catalogs import storage_options
 from frazil.assembly.namedcatalogs import CatalogBook
+from frazil.assembly.routes import count_fed, feeder, is_route, made_by_route
 from frazil.assembly.settings import FrazilSettings, LandingSettings
 from frazil.assembly.stores import Stores, open_stores
 from frazil.catalogs.port import Catalog
@@ -29,6 +30,7 @@ from frazil.metadata.landings import (
     list_statuses,
     put_landing,
 )
+from frazil.metadata.routes import forget_route, list_route_tables
 from frazil.metadata.topics import Topics
 from frazil.query import Platform, TableSource, ask
 from frazil.schemas import parse_columns
@@ -75,6 +77,9 @@ class TableVerbs:
         topics = Topics(store, self._stores.clock, self._stores.chance)
         await topics.refresh()
         automatic = {auto_table(self._landing.namespace, topic.name): (topic.name,) for topic in topics.all()}
+        feeds: dict[str, tuple[str, ...]] = {}
+        for fed in await list_route_tables(store):
+            feeds[fed.route] = (*feeds.get(fed.route, ()), fed.table)
         at_ms = await last_beat_ms(store, "landing")
         silent_ms = None if at_ms is None else self._stores.clock.now_ms() - at_ms
         return tuple(
@@ -82,6 +87,7 @@ class TableVerbs:
                 replace(
                     _row(table, specs.get(table, automatic.get(table, ())), statuses.get(table), silent_ms),
                     dead_letters=await self._dead_letters(table),
+                    feeds=feeds.get(table, ()),
                 )
                 for table in sorted({*specs, *statuses})
             ]
@@ -90,7 +96,10 @@ class TableVerbs:
     async def describe(self, table: str) -> TableDetail:
         """Schema, snapshots and progress of one table."""
         catalog = await self._catalog_of(table)
-        loaded = await catalog.load(table)
+        store = self._stores.metadata
+        routed = await is_route(store, table)
+        feeds = await list_route_tables(store, table) if routed else ()
+        loaded = await catalog.load(dead_table(table) if routed else table)
         schema = arrow_schema(loaded)
         progress = await read_progress(catalog.objects or self._stores.objects, loaded)
         texts = [text.split(" ", 1) for text in describe(schema)]
@@ -100,6 +109,7 @@ class TableVerbs:
             columns=tuple((name, kind) for name, kind in texts),
             snapshots=tuple(_snapshot(snapshot) for snapshot in loaded.metadata.get("snapshots", [])),
             progress=tuple((key.topic_id.hex(), key.partition, offset) for key, offset in sorted(progress.items(), key=_order)),
+            feeds=await count_fed(catalog, feeds),
         )
 
     async def create(self, wish: NewTable) -> None:
@@ -142,9 +152,17 @@ class TableVerbs:
                 f"{table} is the table in which its topic lands by itself, so it would go on at once; "
                 f"pause it (`frazil table alter {table} --option paused=true`) or set landing.auto to false"
             )
+        store = self._stores.metadata
         catalog = await self._catalog_of(table) if purge else self._stores.catalog
-        await delete_landing(self._stores.metadata, table)
-        if purge:
+        fed = await list_route_tables(store, table)
+        route = await is_route(store, table)
+        await delete_landing(store, table)
+        await forget_route(store, table)
+        if purge and route:
+            for ident in await made_by_route(catalog, table, fed):
+                await catalog.drop(ident)
+                await forget_table(store, ident)
+        elif purge:
             await catalog.drop(table)
             await forget_table(self._stores.metadata, table)
 
@@ -157,7 +175,7 @@ class TableVerbs:
     async def _catalog_of(self, table: str) -> Catalog:
         """The catalog that the landing into ``table``, or into the table whose dead letters it holds, names; else the cluster's own."""
         store = self._stores.metadata
-        spec = await get_landing(store, table) or await get_landing(store, table.removesuffix(DEAD_SUFFIX))
+        spec = await get_landing(store, table) or await get_landing(store, table.removesuffix(DEAD_SUFFIX)) or await feeder(store, table)
         name = "default" if spec is None else spec.options.get("catalog", "default")
         if name == "default":
             return self._stores.catalog

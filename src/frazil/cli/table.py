@@ -38,6 +38,7 @@ def list_tables(session: Session) -> None:
         found: list[tuple[str, str, str, int | None]] = []
         for row in rows:
             found.append((row.table, row.topics, row.state, row.lag_records))
+            found += [(fed, row.topics, f"fed by {row.table}", None) for fed in row.feeds]
             if row.dead_letters:
                 found.append((f"{row.table}_dead", row.topics, "dead letters", None))
         show(("table", "topics", "state", "lag"), found, session.output)
@@ -49,7 +50,7 @@ def list_tables(session: Session) -> None:
 @click.argument("name", shell_complete=table_names)
 @pass_session
 def describe(session: Session, name: str) -> None:
-    """Columns, snapshots and progress of one table."""
+    """Columns, snapshots and progress of one table; of a route the tables it feeds, and the home table of its progress."""
     from frazil.assembly.tables import open_tables
 
     async def work() -> None:
@@ -60,9 +61,12 @@ def describe(session: Session, name: str) -> None:
             for s in detail.snapshots
         ]
         shown = snapshots if session.output != "table" else snapshots[-_SNAPSHOTS_SHOWN:]
+        fed = [(fed.table, fed.value, fed.rows) for fed in detail.feeds]
+        feeds = [Part("tables", ("table", "value", "rows"), fed)] if fed else []
         parts = [
             Part("columns", ("column", "type"), detail.columns),
             Part("progress", ("topic id", "partition", "next offset"), detail.progress),
+            *feeds,
             Part("snapshots", ("snapshot", "at", "operation", "added", "total"), shown),
         ]
         show_detail([("table", detail.table), ("metadata", detail.metadata_location)], parts, session.output)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import cast
 
+import pyarrow as pa
 import pytest
 
 from frazil.admin.port import NewTable, TableRow
@@ -15,9 +16,10 @@ from frazil.assembly.doctor import _sentence
 from frazil.assembly.settings import FrazilSettings, LandingSettings
 from frazil.assembly.stores import Stores, open_stores
 from frazil.assembly.tables import TableVerbs
-from frazil.catalogs.port import Catalog, LoadedTable
+from frazil.catalogs.port import Catalog, CreateTable, LoadedTable
 from frazil.kit.errors import Missing, Refused, RetryLater
 from frazil.metadata.landings import LandingSpec, get_landing, put_landing
+from frazil.metadata.routes import RouteTable, claim_table, list_route_tables
 
 
 @dataclass
@@ -125,3 +127,38 @@ def test_dropping_what_lands_by_itself_is_refused_unless_automatic_landing_is_of
         assert await get_landing(stores.metadata, "a.t") is None
 
     on_stores(tmp_path, work)
+
+
+def test_a_route_shows_its_tables_and_goes_with_all_that_it_made(tmp_path: pathlib.Path) -> None:
+    async def work(stores: Stores) -> None:
+        verbs = TableVerbs(stores, LandingSettings())
+        await verbs.create(wish(**{"route": "field:kind", "route.table": "a.of_{}"}))
+        own = {"frazil.route": "a.b"}
+        made: dict[str, dict[str, str]] = {"a.b_dead": own, "a.of_x": own, "a.mine": {}}
+        schema = pa.schema([pa.field("n", pa.int64())])
+        for ident, marks in made.items():
+            await stores.catalog.create(ident, CreateTable(schema=schema, properties=marks))
+        for table, value in (("a.of_x", "x"), ("a.mine", None), ("a.of_y", "y")):
+            await claim_table(stores.metadata, RouteTable(route="a.b", table=table, value=value))
+        (row,) = [row for row in await verbs.status() if row.table == "a.b"]
+        assert row.feeds == ("a.mine", "a.of_x", "a.of_y")
+        detail = await verbs.describe("a.b")
+        assert [(fed.table, fed.value, fed.rows) for fed in detail.feeds] == [
+            ("a.mine", None, 0),
+            ("a.of_x", "x", 0),
+            ("a.of_y", "y", None),
+        ]
+        await verbs.drop("a.b", purge=True)
+        left = [await _is_there(stores.catalog, ident) for ident in made]
+        assert left == [False, False, True]
+        assert await list_route_tables(stores.metadata) == ()
+
+    on_stores(tmp_path, work)
+
+
+async def _is_there(catalog: Catalog, ident: str) -> bool:
+    try:
+        await catalog.load(ident)
+    except Missing:
+        return False
+    return True

@@ -155,7 +155,7 @@ def test_f26_a_table_whose_commit_hangs_is_left_behind_and_no_other_waits_for_it
         def before(call: str, ident: str) -> Any:
             return asyncio.sleep(300) if hanging and (call, ident) == ("commit", "lake.e_b") else None
 
-        landing = world.landing(OFF, catalogs={"default": Selective(world.catalog(), before)})  # type: ignore[dict-item]  # a stand-in
+        landing = world.landing(OFF, catalogs={"default": Selective(world.catalog(), before)})
         task = spawn("landing", landing.run())
         await sent.send(["a", "b", "c"])
         await asyncio.sleep(8)
@@ -187,7 +187,7 @@ def test_f26_several_bad_tables_come_back_one_by_one() -> None:
                 raise RetryLater("503") if ident == "lake.e_d" else Refused("C-403")
 
         settings = replace(SMALL, route_patience_ms=500)
-        landing = world.landing(settings, catalogs={"default": Selective(world.catalog(), before)})  # type: ignore[dict-item]  # a stand-in
+        landing = world.landing(settings, catalogs={"default": Selective(world.catalog(), before)})
         task = spawn("landing", landing.run())
         for number in range(12):
             await sent.send([world.chance.choice("abcde") for _ in range(9)], partition=number % 3)
@@ -209,9 +209,7 @@ def test_f26_several_bad_tables_come_back_one_by_one() -> None:
     run_virtual(work())
 
 
-@pytest.mark.parametrize(
-    "word", ["C-409", "C-429", "C-401", "C-5xx/n", "C-5xx/a", "C-cut/a", "C-409/a", "C-late(3)", "C-late(30)", "C-hang"]
-)
+@pytest.mark.parametrize("word", ["C-409", "C-401", "C-5xx/a", "C-409/a", "C-late(3)", "C-hang"])
 def test_f15_f16_every_answer_of_the_catalog_ends_in_each_record_once_in_its_table(word: str) -> None:
     async def work() -> None:
         world = World()
@@ -229,7 +227,7 @@ def test_f15_f16_every_answer_of_the_catalog_ends_in_each_record_once_in_its_tab
     run_virtual(work())
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_f13_two_processes_on_one_route_do_no_harm(seed: int) -> None:
     async def work() -> None:
         world = World(seed)
@@ -237,7 +235,7 @@ def test_f13_two_processes_on_one_route_do_no_harm(seed: int) -> None:
         sent = Sent(world)
         both = [world.landing(SMALL), world.landing(SMALL)]
         tasks = [spawn(f"landing {n}", landing.run()) for n, landing in enumerate(both)]
-        for number in range(8):
+        for number in range(4):
             await sent.send(KINDS, partition=number % 2)
             await asyncio.sleep(world.chance.random() * 3)
         await asyncio.sleep(15)
