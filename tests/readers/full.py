@@ -22,7 +22,7 @@ from tests.readers.engines import DuckDB, PyIceberg, Spark
 from tests.readers.judge import FAULTS, Wish, judge
 from tests.readers.lake import Lake, land
 
-TABLES = ("lake.wide", "lake.wide_dead", "lake.inferred", "lake.clock", "lake.floats")
+TABLES = ("lake.wide", "lake.wide_dead", "lake.inferred", "lake.clock", "lake.floats", "lake.parted")
 CHUNKS, RECORDS = 13, 100
 """As many chunks as there are kinds of text."""
 

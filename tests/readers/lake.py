@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import DecimalType, DoubleType, LongType, StringType
 from tests.compat.process import Processes, frazil
+from tests.readers.parted import land_parted
 from tests.readers.values import COLUMNS, Chunk, Row, json_text
 
 from frazil.catalogs import CatalogDeps, Committer, CreateTable, Landed, open_catalog
@@ -55,6 +56,7 @@ def land(directory: pathlib.Path, *, seed: int, chunks: int, records: int) -> La
         assert processes.stop("dev") == 0, processes.log("dev")[-3000:]
         assert "Traceback" not in processes.log("dev"), processes.log("dev")[-3000:]
     asyncio.run(_floats(lake))
+    asyncio.run(_parted(lake, seed))
     return lake
 
 
@@ -247,6 +249,15 @@ async def _floats(lake: Lake) -> None:
         await committer.commit(Landed(base=table, files=files))
         expected |= {(row["_kafka_partition"], row["_offset"]): {k: v for k, v in row.items() if k[0] != "_"} for row in rows}
     lake.tables["lake.floats"] = expected
+
+
+async def _parted(lake: Lake, seed: int) -> None:
+    data = lake.directory / "data"
+    clock, offload = SystemClock(), ThreadOffload("parted")
+    objects = open_objects(f"file://{data}/objects", offload=offload, clock=clock)
+    deps = CatalogDeps(objects=objects, offload=offload, clock=clock, chance=random.Random(3), faults=FaultPoints())
+    lake.tables["lake.parted"] = await land_parted(f"sql://{data}/catalog.db", deps, seed=seed, records=16)
+    offload.close()
 
 
 PLANTED = "b" * 20

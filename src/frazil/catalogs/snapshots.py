@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import crc32c
@@ -46,6 +47,8 @@ from frazil.catalogs.schema import SchemaChange
 from frazil.catalogs.stored import check_data_file, put_checked
 from frazil.kit.chance import UlidSource
 
+_CHECKS_MAX: Final = 32
+_INLINE_FILES: Final = 100
 _TOTALS: Final = (
     "total-records",
     "total-data-files",
@@ -119,7 +122,7 @@ class Snapshots:
         object could not be stored.
         """
         check_writable(base)
-        await asyncio.gather(*(check_data_file(self._deps.objects, self._locations, file) for file in draft.files))
+        await self._check_files(draft.files)
         identity = self._identify(base, draft.snapshot_id)
         reached = moved(progress, draft.moves)
         stored = await self._store_progress(base, identity, reached)
@@ -152,6 +155,16 @@ class Snapshots:
             snapshot_id = self._deps.chance.getrandbits(63)
         return snapshot_id
 
+    async def _check_files(self, files: Sequence[DataFile]) -> None:
+        """A slice over many partitions is thousands of files: a bounded number of requests is on its way at once (F72)."""
+        waiting = iter(files)
+
+        async def lane() -> None:
+            for file in waiting:
+                await check_data_file(self._deps.objects, self._locations, file)
+
+        await asyncio.gather(*(lane() for _ in range(min(len(files), _CHECKS_MAX))))
+
     def _identify(self, base: LoadedTable, wanted: int | None) -> _Identity:
         sequence = int(base.metadata["last-sequence-number"]) + 1
         snapshot_id = wanted or self.new_snapshot_id(base)
@@ -182,7 +195,9 @@ class Snapshots:
             common = ManifestSpec(schema=schema_for_spec(base.metadata, spec, schema), spec=spec, content=kind)
             location = f"{base.location}/metadata/{identity.commit_id}-m{len(fresh)}.avro"
             sequence = None if kind else draft.sequence
-            data, line = self._codec.added(location, files, common, snapshot_id=identity.snapshot_id, sequence=sequence)
+            make = partial(self._codec.added, location, files, common, snapshot_id=identity.snapshot_id, sequence=sequence)
+            # Thousands of files are seconds of encoding, in which other tables go on; a few are done before a thread has begun.
+            data, line = await self._deps.offload.run(make) if len(files) > _INLINE_FILES else make()
             await put_checked(self._deps.objects, self._locations.key_of(location), data)
             fresh.append(assign_sequence(line, identity.sequence))
         fresh += [assign_sequence(in_snapshot(line, identity.snapshot_id), identity.sequence) for line in draft.rewritten]

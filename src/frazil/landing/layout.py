@@ -52,7 +52,12 @@ REQUESTS_PER_FILE: Final = 2
 REQUESTS_PER_COMMIT: Final = 10
 _TOKEN: Final = re.compile(r"\s*(?:(?P<quoted>`[^`]+`|\"[^\"]+\")|(?P<word>[^\s,()`\"]+)|(?P<sign>[,()]))")
 _NAMES: Final = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
-_UNORDERED: Final = frozenset({"float", "double", "uuid"})
+_DOUBTFUL: Final = {
+    "float": "readers do not agree on the order of NaN and −0.0",
+    "double": "readers do not agree on the order of NaN and −0.0",
+    "uuid": "readers do not agree on the order of uuids",
+    "decimal": "DuckDB reads negative decimals of partitions without their sign",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,14 +174,15 @@ def advice(files: int, rows: int) -> str:
 
 
 def _check_readable(spec: JsonObject, schema: JsonObject) -> None:
-    """Readers prune by partition values, and do not agree on the order of some."""
+    """Readers prune by partition values, and do not agree about some: they would miss rows."""
     for source, transform in bound_fields(spec["fields"], schema):
-        if transform.name == "identity" and source.type in _UNORDERED:
-            other = "bucket" if source.type == "uuid" else "another column, or a decimal"
-            raise Refused(
-                f"option partition: column {'.'.join(source.path)} is a {source.type}, whose order readers do not agree on "
-                f"(NaN, −0.0, signs of uuids), so that some would miss rows; use {other}"
-            )
+        kind = source.type.partition("(")[0]
+        if transform.name not in ("identity", "truncate") or kind not in _DOUBTFUL:
+            continue
+        raise Refused(
+            f"option partition: column {'.'.join(source.path)} is a {source.type}, and {_DOUBTFUL[kind]}, so that some readers would "
+            f"miss rows; use {'bucket' if kind in ('uuid', 'decimal') else 'another column'}"
+        )
 
 
 # --- text → layout -----------------------------------------------------------------------------------------------------

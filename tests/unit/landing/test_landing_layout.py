@@ -191,6 +191,7 @@ def test_f72_a_slice_of_many_files_is_landed_and_the_status_advises(monkeypatch:
         ({"partition": "day(id)"}, ("id long",), "day does not take column id of type long"),
         ({"partition": "f"}, ("f double",), "readers do not agree"),
         ({"partition": "u"}, ("u uuid",), "readers do not agree"),
+        ({"partition": "truncate(10, d)"}, ("d decimal(9,2)",), "without their sign"),
         ({"sort": "id downwards"}, (), "what is 'downwards'"),
         ({"sort": "nope"}, ("id long",), "nope is no column"),
         ({"file_bytes": "12"}, (), "65536 or more"),
