@@ -24,8 +24,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from tests.compat.process import Processes, frazil
 from tests.faults import results
-from tests.readers import spark_setup
-from tests.readers.engines import DuckDB, PyIceberg, Reader, Spark, SparkRefused
+from tests.readers import evolved, spark_setup
+from tests.readers.engines import Answer, DuckDB, PyIceberg, Reader, Spark, SparkRefused
 from tests.readers.judge import FAULTS
 from tests.readers.typematrix import Load, framed, loads
 from tests.readers.values import same
@@ -70,9 +70,10 @@ def land(directory: pathlib.Path, tables: Sequence[Load]) -> SqlCatalog:
                     if bool(code) is bad:
                         producer.produce(load.name, value, partition=0)
             assert producer.flush(30) == 0
-            _await(
+            wait_for_rows(
                 catalog, {f"types.{load.name}{'_dead' if bad else ''}": sum(bool(code) is bad for code in load.codes) for load in tables}
             )
+        evolved.land(directory, processes, catalog)
         assert processes.stop("dev") == 0, processes.log("dev")[-3000:]
         assert "Traceback" not in processes.log("dev"), processes.log("dev")[-3000:]
     registry.close()
@@ -96,7 +97,7 @@ def _create(directory: pathlib.Path, processes: Processes, tables: Sequence[Load
     assert done.returncode == 0, done.stderr
 
 
-def _await(catalog: SqlCatalog, rows: Mapping[str, int]) -> None:
+def wait_for_rows(catalog: SqlCatalog, rows: Mapping[str, int]) -> None:
     """Until every table has its rows."""
     missing = {name: count for name, count in rows.items() if count}
     deadline = time.monotonic() + 60
@@ -140,6 +141,21 @@ def compare(catalog: SqlCatalog, tables: Sequence[Load], readers: Sequence[Reade
     return found
 
 
+def compare_evolved(catalog: SqlCatalog, readers: Sequence[Reader]) -> Found:
+    """The table whose columns changed: its rows, and predicates on columns that old files lack or have under another name."""
+    found = Found(tables=1, records=len(evolved.READ))
+    table = catalog.load_table(evolved.TABLE)
+    for reader in readers:
+        for way, read in reader.load(table, evolved.TABLE).items():
+            rows = sorted(read.to_pylist(), key=lambda row: row["_offset"])
+            _compare(evolved.TABLE, way, rows, evolved.READ, found)
+        answers = reader.ask(("_kafka_partition", "_offset"), [tree for tree, _ in evolved.QUESTIONS])
+        for (tree, rows_wanted), answer in zip(evolved.QUESTIONS, answers, strict=True):
+            if not isinstance(answer, Answer) or (answer.pushed[0], answer.filtered[0]) != (rows_wanted, rows_wanted):
+                found.differences.append(f"{evolved.TABLE}: {reader.name} answers {answer} to {tree}, not {rows_wanted}")
+    return found
+
+
 def _schema_of(table: Any) -> dict[str, Any]:
     return dict(table.schema().model_dump(by_alias=True))
 
@@ -173,7 +189,7 @@ def run(directory: pathlib.Path) -> dict[str, Any]:
     spark = Spark(directory / "spark")
     readers: list[Reader] = [DuckDB(), PyIceberg(), spark]
     try:
-        found = compare(catalog, tables, readers)
+        found, changed = compare(catalog, tables, readers), compare_evolved(catalog, readers)
     finally:
         spark.close()
     return {
@@ -186,7 +202,8 @@ def run(directory: pathlib.Path) -> dict[str, Any]:
         "values_compared": found.values,
         "cannot_read": found.refused,
         "reader_faults": {name: {"what": FAULTS[name], "seen": seen} for name, seen in found.reader_faults.items()},
-        "differences": found.differences,
+        "values_compared_of_the_table_that_evolved": changed.values,
+        "differences": found.differences + changed.differences,
     }
 
 
