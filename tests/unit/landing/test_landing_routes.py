@@ -17,6 +17,8 @@ from frazil.landing.routing import CODES, clean, route_of
 from frazil.log.pins import read_pin
 from frazil.metadata.landings import LandingSpec, put_landing
 from frazil.metadata.routes import list_route_tables
+from frazil.records import build_batch
+from frazil.records.building import BatchOptions, Record
 
 OFF = auto_off()
 
@@ -72,10 +74,13 @@ def test_a_route_by_header_takes_the_last_one_and_any_kind_of_value() -> None:
     async def work() -> None:
         world = World()
         await started(world, spec(value="raw", route="header:table"))
-        from frazil.records import build_batch
-        from frazil.records.building import BatchOptions, Record
-
-        headers = [[("table", b"x"), ("table", b"a")], [("other", b"a")], [("table", None)], [("table", b"\xff")], [("table", b"b")]]
+        headers: list[list[tuple[str, bytes | None]]] = [
+            [("table", b"x"), ("table", b"a")],
+            [("other", b"a")],
+            [("table", None)],
+            [("table", b"\xff")],
+            [("table", b"b")],
+        ]
         records = [Record(key=None, value=b"v", timestamp_ms=1, headers=tuple(one)) for one in headers]
         await world.append("t", 0, bytes(build_batch(records, options=BatchOptions())))
         await world.land(5, OFF)

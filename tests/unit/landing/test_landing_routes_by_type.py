@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 from tests.simulation.loop import run_virtual
 from tests.unit.landing.routes import HOME, ROUTE, spec, started
-from tests.unit.landing.test_landing_by_schema import Registry, framed
+from tests.unit.landing.test_landing_by_schema import Registry
 from tests.unit.landing.world import World, auto_off
+from tests.unit.schemas.avro_cases import framed
 
 from frazil.metadata.landings import LandingSpec
 from frazil.schemas.framing import Unknown, WriterSchema
