@@ -256,7 +256,7 @@ async def _parted(lake: Lake, seed: int) -> None:
     clock, offload = SystemClock(), ThreadOffload("parted")
     objects = open_objects(f"file://{data}/objects", offload=offload, clock=clock)
     deps = CatalogDeps(objects=objects, offload=offload, clock=clock, chance=random.Random(3), faults=FaultPoints())
-    lake.tables["lake.parted"] = await land_parted(f"sql://{data}/catalog.db", deps, seed=seed, records=16)
+    lake.tables["lake.parted"] = await land_parted(f"sql://{data}/catalog.db", deps, seed=seed, records=12)
     offload.close()
 
 

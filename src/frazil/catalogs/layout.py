@@ -194,7 +194,7 @@ def _order_updates(metadata: JsonObject, fields: Sequence[JsonObject]) -> list[J
     order_id = max([UNSORTED_ID, *taken]) + 1 if fields else UNSORTED_ID
     return [
         {"action": "add-sort-order", "sort-order": {"order-id": order_id, "fields": list(fields)}},
-        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-default-sort-order", "sort-order-id": -1 if fields else UNSORTED_ID},
     ]
 
 

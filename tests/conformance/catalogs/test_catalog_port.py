@@ -6,6 +6,7 @@ import asyncio
 import pathlib
 import random
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -17,10 +18,25 @@ from tests.standins.flattened import Flattened
 from tests.standins.glue import GlueDouble
 from tests.standins.hive import HiveDouble
 from tests.standins.rest_catalog import DoubleRules, RestCatalogDouble
-from tests.unit.catalogs.rig import SCHEMA, deps_at
+from tests.unit.catalogs.rig import SCHEMA, deps_at, rows
 
-from frazil.catalogs import Catalog, CatalogDeps, CreateTable, open_catalog
+from frazil.catalogs import Catalog, CatalogDeps, Committer, CreateTable, Landed, open_catalog
+from frazil.catalogs.commit import Committed
 from frazil.catalogs.faulty import FaultPlan, FaultyCatalog
+from frazil.catalogs.layout import (
+    Layout,
+    PartitionField,
+    SortField,
+    order_of_new_table,
+    order_to_write,
+    plan_layout,
+    spec_of_new_table,
+    spec_to_write,
+)
+from frazil.catalogs.metadata_json import current_schema
+from frazil.catalogs.schema import new_schema
+from frazil.catalogs.transforms import parse_transform
+from frazil.catalogs.write import FileWriter
 from frazil.kit.clock import SystemClock
 from frazil.kit.errors import Conflict, Missing, OutcomeUnknown, Refused
 from frazil.kit.faultpoints import FaultPoints
@@ -317,3 +333,55 @@ def test_the_longest_topic_has_a_table_and_dead_letters(tmp_path: pathlib.Path, 
         assert all(len(part.encode()) <= 255 for part in made.location.split("/"))
 
     run_virtual(run())
+
+
+@KINDS
+def test_layouts_are_made_with_the_table_and_evolve(tmp_path: pathlib.Path, opened: Opened) -> None:
+    """A new spec is added and the old one stays; files of both are in the table; an equal one is used again (F45)."""
+
+    def by(text: str, column: str) -> PartitionField:
+        return PartitionField(column=column, transform=parse_transform(text))
+
+    async def run() -> None:
+        catalog, deps = opened(tmp_path)
+        if catalog.objects is not None:
+            deps = replace(deps, objects=catalog.objects)
+        writer, committer = FileWriter(deps), Committer(catalog, deps)
+        first = Layout(
+            partition=(by("bucket[2]", "_offset"), by("identity", "_partition")), sort=(SortField(column="text", descending=True),)
+        )
+        schema = new_schema(SCHEMA)
+        table = await catalog.create(
+            "lake.laid",
+            CreateTable(schema=SCHEMA, partition_spec=spec_of_new_table(first, schema), sort_order=order_of_new_table(first, schema)),
+        )
+        assert [field["name"] for field in spec_to_write(table)["fields"]] == ["_offset_bucket_2", "_partition"]
+        assert [field["direction"] for field in order_to_write(table)["fields"]] == ["desc"]
+        old = await writer.write(table, rows(0, 20))
+        assert len(old) == 2
+
+        second = Layout(partition=(by("truncate[10]", "_offset"), by("bucket[2]", "_offset")), sort=())
+        planned = plan_layout(table, current_schema(table.metadata), second)
+        assert planned is not None
+        changed = await catalog.commit(table.ident, table, planned.requirements, planned.updates)
+        assert len(changed.metadata["partition-specs"]) == 2 and len(order_to_write(changed)["fields"]) == 0
+        ids = [[field["field-id"] for field in spec["fields"]] for spec in changed.metadata["partition-specs"]]
+        assert ids == [[1000, 1001], [1002, 1000]]
+        with pytest.raises(Conflict):
+            await catalog.commit(table.ident, table, planned.requirements, planned.updates)
+        outcome = await committer.commit(Landed(base=table, files=old))
+        assert isinstance(outcome, Committed)
+        new = await writer.write(outcome.table, rows(20, 40))
+        outcome = await committer.commit(Landed(base=outcome.table, files=new))
+        assert isinstance(outcome, Committed)
+        lines = await committer.lists.lines(outcome.table.metadata["snapshots"][-1])
+        specs = [spec["spec-id"] for spec in outcome.table.metadata["partition-specs"]]
+        assert sorted((line.partition_spec_id, line.added_files_count) for line in lines) == [(specs[0], 2), (specs[1], len(new))]
+
+        back = plan_layout(outcome.table, current_schema(outcome.table.metadata), first)
+        assert back is not None
+        again = await catalog.commit(table.ident, outcome.table, back.requirements, back.updates)
+        assert again.metadata["default-spec-id"] == specs[0] and len(again.metadata["partition-specs"]) == 2
+        assert again.metadata["default-sort-order-id"] == table.metadata["default-sort-order-id"]
+
+    drive(opened, run())
