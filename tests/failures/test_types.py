@@ -298,7 +298,7 @@ def fixed_pattern(*slices: Sequence[dict[str, Any]], **_: Any) -> Landed:
     others="use one pattern, the host's zone, and guess units from magnitude",
     promise="ISO 8601 in its usual spellings, to the microsecond, the same in every host zone; a bare number in a column of times is a"
     " dead letter, since its unit is nobody's to guess",
-    prevented=("frazil.schemas.json:JsonDecoder", "frazil.schemas.texts:read_timestamptz"),
+    prevented=("frazil.schemas.json:JsonDecoder", "frazil.schemas.texts:timestamptz_micros"),
     wrong=Naive("one pattern in the host's zone, units by magnitude", fixed_pattern, ours),
 )
 def test_f38_times_are_what_they_say(case: Case) -> None:

@@ -131,7 +131,7 @@ def main() -> int:
                 save()
     save()
     print(table(cells))
-    print(json.dumps({name: value for name, value in summary(cells).items()}))
+    print(json.dumps(summary(cells)))
     return 1 if any(one["violations"] for one in cells.values()) else 0
 
 

@@ -1,4 +1,4 @@
-"""One run of one cell of the fault matrix: a landing process meets an answer and dies (or is stopped) at a point; what becomes of the table.
+"""One run of one cell of the fault matrix: landing meets an answer and dies, or is stopped, at a point; what becomes of the table.
 
 Everything is in virtual time and one process; a run is a function of (point, answer, run number). The forms, by run number:
 

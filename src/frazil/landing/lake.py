@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from frazil.catalogs.care import Care, CareSettings
-from frazil.catalogs.commit import Committer
+from frazil.catalogs.commit import CommitPolicy, Committer
 from frazil.catalogs.history import Keep
 from frazil.catalogs.port import Catalog, CatalogDeps
 from frazil.catalogs.rewrite import Rewriter
@@ -78,7 +78,7 @@ class Lakes:
         deps, settings = self._deps, self._settings
         objects = catalog.objects or deps.objects
         shared = CatalogDeps(objects=objects, offload=deps.offload, clock=deps.clock, chance=deps.chance, faults=deps.faults)
-        committer = Committer(catalog, shared)
+        committer = Committer(catalog, shared, CommitPolicy(request_timeout_ms=settings.call_deadline_ms))
         care = CareSettings(
             keep=Keep(last=settings.snapshots_keep),
             delete_grace_ms=settings.delete_grace_ms,
