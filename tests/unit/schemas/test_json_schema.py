@@ -11,6 +11,7 @@ import pytest
 from frazil.schemas import DecodeOptions, decoder_for, evolve, parse_columns
 from frazil.schemas.ddl import describe
 from frazil.schemas.framing import FramedDecoder, Unknown, WriterSchema
+from frazil.schemas.policy import Policy
 
 OPTIONS = DecodeOptions(reserved=frozenset({"_offset"}))
 
@@ -167,3 +168,32 @@ def test_a_schema_that_asks_for_too_much_types_nothing_and_ends() -> None:
 def test_the_page_names_every_format() -> None:
     page = (pathlib.Path(__file__).parents[3] / "docs" / "json-schema.md").read_text()
     assert "`format: date-time`, `date`, `uuid` | `timestamptz`, `date`, `uuid`" in page
+
+
+def test_f37_policies_hold_for_columns_that_a_schema_types() -> None:
+    old = {"type": "object", "properties": {"v": {"type": "integer"}, "user": {"type": "string"}}}
+    new = {
+        "type": "object",
+        "properties": {"v": {"type": "string", "format": "date"}, "user": {"type": "string"}, "w": {"type": "boolean"}},
+    }
+
+    def decoder(**policy: Any) -> FramedDecoder:
+        found = decoder_for("json-schema", None, DecodeOptions(policy=Policy(**policy)))
+        assert isinstance(found, FramedDecoder)
+        found.learn({n: WriterSchema(kind="JSON", text=json.dumps(form)) for n, form in ((1, old), (2, new))})
+        return found
+
+    first = b'\0\0\0\0\1{"v":1,"user":"ann"}'
+    later = b'\0\0\0\0\2{"v":"2025-07-01","user":"bob","w":true}'
+    beside = decoder(conflict="suffix")
+    had = beside.decode([first]).batch.schema
+    decoded = beside.decode([later, first], had)
+    assert describe(decoded.batch.schema) == ("v long", "user string", "w boolean", "v__string string")
+    assert [row["v__string"] for row in decoded.batch.to_pylist()] == ["2025-07-01", None]
+    closed = decoder(unknown="ignore").decode([later.replace(b'"2025-07-01"', b"2")], had)
+    assert (describe(closed.batch.schema), closed.batch.to_pylist()) == (("v long", "user string"), [{"v": 2, "user": "bob"}])
+    kept = decoder(unknown="ignore", overflow="_extra").decode([later.replace(b'"2025-07-01"', b"2")], had)
+    assert kept.batch.to_pylist() == [{"v": 2, "user": "bob", "_extra": '{"w":true}'}]
+    assert kept.additions is not None and kept.additions.names == ["_extra"]
+    renamed = decoder(renames={"user": "customer"}).decode([first])
+    assert describe(renamed.batch.schema) == ("v long", "customer string")

@@ -37,11 +37,14 @@ class JsonSchema:
             raise Unfit("bad-schema", f"not a schema in JSON ({type(error).__name__})") from None
         self._left = self._most = columns_max
 
-    def columns(self, existing: pa.Schema, reserved: frozenset[str]) -> pa.Schema:
-        """Typed columns; those ``existing`` has in another spelling are named as there. Raises Unfit too-many-columns."""
+    def columns(self, existing: pa.Schema, index: NameIndex) -> pa.Schema:
+        """Typed columns; those ``existing``, whose names are ``index``, has in another spelling are named as there.
+
+        Raises Unfit too-many-columns.
+        """
         self._left = self._most
         form, root = self._resolve(self._root, self._root)
-        return pa.schema(self._fields(form, root, list(existing), NameIndex(existing.names, reserved), (id(form),)))
+        return pa.schema(self._fields(form, root, list(existing), index, (id(form),)))
 
     def _fields(self, form: Mapping[str, Any], root: object, have: list[AnyField], index: NameIndex, above: _Above) -> list[AnyField]:
         found: dict[str, AnyField] = {}

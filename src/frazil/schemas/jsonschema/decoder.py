@@ -60,7 +60,8 @@ class JsonSchemaDecoder:
                 continue
             rows.append(row)
             bodies.append(None if value is None else value[PREFIX_BYTES:])
-        target = wanted if self._inner.schema is not None else self._typed(wanted, ids)
+        closed = self._inner.schema is not None or (schema is not None and self._options.policy.unknown != "add")
+        target = wanted if closed else self._typed(wanted, ids)
         result = self._inner.decode(pa.array(bodies, pa.large_binary()), target)
         rejects += [replace(reject, row=rows[reject.row]) for reject in result.rejects]
         return Decoded(
@@ -92,7 +93,7 @@ class JsonSchemaDecoder:
         """The columns with those that the schemas type. A schema that asks for too much types none: the values tell."""
         for schema_id in ids:
             try:
-                grown = join(target, self._known(schema_id).columns(target, self._options.reserved))
+                grown = join(target, self._known(schema_id).columns(target, self._options.names(target.names)))
             except Unfit:
                 continue
             if count_fields(grown) <= self._options.columns_max:
