@@ -16,6 +16,8 @@ GENERATED = SOURCE / "wire" / "messages"
 BANNED = {"utils", "util", "common", "core", "helpers", "helper", "base", "manager", "models", "misc"}
 HOSTS = {
     "botocore": {"catalogs"},
+    "hive_metastore": {"catalogs"},
+    "thrift": {"catalogs"},
     "httpx": {"catalogs", "log", "schemas"},
     "pyiceberg": {"catalogs"},
     "duckdb": {"query"},

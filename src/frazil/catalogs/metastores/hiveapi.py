@@ -66,20 +66,20 @@ class HiveApi:
             return value
         except NoSuchObjectException as error:
             kept = True
-            raise Missing(f"{what}: {error.message}") from None
+            raise Missing(f"{what}: {_said(error)}") from None
         except AlreadyExistsException as error:
             kept = True
-            raise Conflict(f"{what}: {error.message}") from None
+            raise Conflict(f"{what}: {_said(error)}") from None
         except (InvalidOperationException, InvalidObjectException) as error:
             kept = True
-            raise Refused(f"{what}: {error.message}") from None
+            raise Refused(f"{what}: {_said(error)}") from None
         except MetaException as error:
-            if _MODIFIED in str(error.message):
+            if _MODIFIED in _said(error):
                 kept = True
-                raise Conflict(f"{what}: {error.message}") from None
-            raise self._lost(f"{what}: {error.message}", applying=applying) from None
+                raise Conflict(f"{what}: {_said(error)}") from None
+            raise self._lost(f"{what}: {_said(error)}", applying=applying) from None
         except TApplicationException as error:
-            raise self._lost(f"{what}: {self._place}: {error.message or 'internal error'}", applying=applying) from None
+            raise self._lost(f"{what}: {self._place}: {_said(error)}", applying=applying) from None
         except (TException, OSError, EOFError) as error:
             raise self._lost(f"{what}: the connection to {self._place} broke: {error}", applying=applying) from None
         finally:
@@ -112,6 +112,11 @@ class HiveApi:
             transport.close()
             raise RetryLater(f"{what}: {self._place} cannot be reached: {error}", after_ms=500) from None
         return transport, client
+
+
+def _said(error: Exception) -> str:
+    """The metastore's own words."""
+    return str(getattr(error, "message", "") or "internal error")
 
 
 def _alive(transport: Any) -> bool:  # noqa: ANN401 - thrift has no types
