@@ -22,6 +22,7 @@ BENCHMARKS = {
     "kernel": ["benchmarks/bench_kernel.py"],
     "json": ["benchmarks/bench_json.py"],
     "landing": ["benchmarks/bench_landing.py"],
+    "values": ["benchmarks/bench_values.py"],
     "produce": ["benchmarks/bench_produce.py"],
     "fetch": ["benchmarks/bench_fetch.py"],
     "s3model": ["benchmarks/bench_s3model.py"],

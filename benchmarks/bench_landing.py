@@ -19,7 +19,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,7 @@ from frazil.objects import ObjectStore, open_objects
 from frazil.records import Codec, build_batch, split_batches
 from frazil.records.building import BatchOptions, Record
 from frazil.schemas import parse_columns
+from frazil.schemas.framing import Found, WriterSchema
 
 BATCH_BYTES = 1_000_000
 """librdkafka's default ``batch.size``."""
@@ -69,6 +70,9 @@ class Load:
     batches: list[bytes]
     records: int
     json_bytes: int
+    """Bytes that the records have as JSON, whatever they are."""
+    value: str = "json"
+    schema: WriterSchema | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,11 @@ class Cluster:
 def make_load(kind: str, total: int) -> Load:
     """About ``total`` bytes of JSON in lz4 batches, as a producer with default settings makes them."""
     values = events_of_bytes(kind, total)
+    return Load(kind=kind, batches=batches_of(values), records=len(values), json_bytes=sum(map(len, values)))
+
+
+def batches_of(values: Sequence[bytes]) -> list[bytes]:
+    """Values as records with keys and times in lz4 batches."""
     batches, start, now_ms = [], 0, 1_764_000_000_000
     per_batch = max(1, BATCH_BYTES * len(values) // sum(map(len, values)))
     while start < len(values):
@@ -93,7 +102,7 @@ def make_load(kind: str, total: int) -> Load:
         batches.append(bytes(build_batch(records, options=BatchOptions(codec=Codec.LZ4))))
         start += per_batch
         now_ms += 20
-    return Load(kind=kind, batches=batches, records=len(values), json_bytes=sum(map(len, values)))
+    return batches
 
 
 async def fill(cluster: Cluster, load: Load) -> None:
@@ -112,13 +121,25 @@ async def fill(cluster: Cluster, load: Load) -> None:
     await task
 
 
+class OneSchema:
+    """A registry that answers with one schema, whatever the id."""
+
+    def __init__(self, schema: WriterSchema) -> None:
+        self._schema = schema
+
+    async def find(self, ids: Iterable[int]) -> Mapping[int, Found]:
+        """See SchemaSource."""
+        return dict.fromkeys(ids, self._schema)
+
+
 async def land(cluster: Cluster, load: Load, directory: pathlib.Path, *, use_kernel: bool) -> dict[str, Any]:
     """CPU seconds until the table has all records, and what the table says."""
     offload = InlineOffload()
     catalog_deps = CatalogDeps(objects=cluster.objects, offload=offload, clock=cluster.clock, chance=cluster.chance, faults=cluster.faults)
     catalog = open_catalog(f"sql://{directory}/catalog.db", catalog_deps)
     index = LogIndex(cluster.store, shards=SHARDS)
-    spec = LandingSpec(table="lake.events", topics=("events",), columns=KINDS[load.kind].columns)
+    columns = KINDS[load.kind].columns if load.schema is None else ()
+    spec = LandingSpec(table="lake.events", topics=("events",), columns=columns, value=load.value)
     await put_landing(cluster.store, spec)
     deps = LandingDeps(
         store=cluster.store,
@@ -132,6 +153,7 @@ async def land(cluster: Cluster, load: Load, directory: pathlib.Path, *, use_ker
         chance=cluster.chance,
         offload=offload,
         faults=cluster.faults,
+        registry=None if load.schema is None else OneSchema(load.schema),
     )
     landing = Landing(deps, LandingSettings(auto=None, use_kernel=use_kernel))
     started = time.process_time()

@@ -11,6 +11,8 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
+import pyarrow.compute as pc
+
 from frazil.schemas.arrays import BinaryColumn
 from frazil.schemas.port import Decoder
 from frazil.schemas.unfit import Unfit
@@ -63,7 +65,7 @@ class FramedDecoder(Decoder, Protocol):
 
 def ids_of(values: BinaryColumn) -> tuple[int, ...]:
     """The schema ids that occur, ascending."""
-    heads = {value[:PREFIX_BYTES] for value in values.to_pylist() if value is not None}
+    heads = (head for head in pc.unique(pc.binary_slice(values, 0, PREFIX_BYTES)).to_pylist() if head is not None)
     return tuple(sorted(int.from_bytes(head[1:]) for head in heads if len(head) == PREFIX_BYTES and head[0] == MAGIC))
 
 
