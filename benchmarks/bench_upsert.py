@@ -251,7 +251,7 @@ async def copy_clean(directory: pathlib.Path) -> None:
     """The same rows in files without any deletes, written by the same writer."""
     deps, catalog = catalog_deps(directory), opened(directory)
     table = await catalog.load(TABLE)
-    rows = connect(2).execute(f"SELECT * FROM iceberg_scan('{table.metadata_location}')").fetch_record_batch(1_000_000)
+    rows = connect(2).execute(f"SELECT * FROM iceberg_scan('{table.metadata_location}')").to_arrow_reader(1_000_000)
     made = None
     writer, files = FileWriter(deps), []
     for batch in rows:
@@ -262,10 +262,12 @@ async def copy_clean(directory: pathlib.Path) -> None:
     await Committer(catalog, deps).commit(Landed(base=made, files=files))
 
 
-def timed(connection: duckdb.DuckDBPyConnection, where: str) -> float:
-    begun = time.perf_counter()
-    connection.execute(QUESTION.format(where)).fetchone()
-    return time.perf_counter() - begun
+def timed(where: str) -> float:
+    """Seconds of one question in a session of its own: one that had seen the files would remember them, and only the clean ones stay."""
+    with connect(2) as connection:
+        begun = time.perf_counter()
+        connection.execute(QUESTION.format(where)).fetchone()
+        return time.perf_counter() - begun
 
 
 def compare(directory: pathlib.Path, keys: int, end: int) -> dict[str, int]:
@@ -292,9 +294,8 @@ def compare(directory: pathlib.Path, keys: int, end: int) -> dict[str, int]:
 
 def query_beside(directory: pathlib.Path, lander: Lander, deadline: float, pause_s: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Asks both tables while landing goes on; the samples, and how far it was at the end."""
-    connection = connect(2)
     clean = location(directory, CLEAN)
-    timed(connection, clean)
+    timed(clean)
     samples: list[dict[str, Any]] = []
     asked = time.monotonic()
     while (state := lander.poll()) is not None:
@@ -304,8 +305,8 @@ def query_beside(directory: pathlib.Path, lander: Lander, deadline: float, pause
         if time.monotonic() - asked < pause_s or not state["done"]:
             time.sleep(0.1)
             continue
-        pair = {"clean_s": timed(connection, clean), "table_s": timed(connection, location(directory, TABLE)), **totals(directory)}
-        pair["clean_s"] = round((pair["clean_s"] + timed(connection, clean)) / 2, 4)
+        pair = {"clean_s": timed(clean), "table_s": timed(location(directory, TABLE)), **totals(directory)}
+        pair["clean_s"] = round((pair["clean_s"] + timed(clean)) / 2, 4)
         samples.append({**pair, "table_s": round(pair["table_s"], 4), "done": state["done"]})
         print("  ", samples[-1], flush=True)
         asked = time.monotonic()

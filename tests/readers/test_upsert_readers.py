@@ -54,7 +54,11 @@ class Lake:
         key_schema = pa.schema([SCHEMA.field(name) for name in keys])
         touched = pa.Table.from_pylist([{name: row[name] for name in keys} for row in (*rows, *gone)], schema=key_schema)
         files = await self.writer.write(table, pa.Table.from_pylist(rows, schema=SCHEMA)) if rows else ()
-        delta = await (self.delta.equality(table, touched, None) if write == "equality" else self.delta.positions(table, touched))
+        delta = await (
+            self.delta.equality(table, touched, None)
+            if write == "equality"
+            else self.delta.positions(table, touched, await self.delta.look(table, touched, None))
+        )
         landed = Landed(
             base=table, files=(*files, *delta.files), removal=delta.removal, rebase=False, summary={KEYS_SUMMARY: json.dumps(keys)}
         )

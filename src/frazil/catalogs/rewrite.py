@@ -12,14 +12,14 @@ nobody names. One that meets deletes by place it cannot translate (a table witho
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from frazil.catalogs.arrow import ArrowArray
 from frazil.catalogs.commit import Committer
@@ -33,14 +33,13 @@ from frazil.catalogs.port import LoadedTable
 from frazil.catalogs.progress import ancestry
 from frazil.catalogs.removal import Removal
 from frazil.catalogs.rewriteplan import Group, Plan, RewriteSettings, plan_rewrite, wants_conversion
-from frazil.catalogs.rowdelta import KEYS_SUMMARY, RowDelta
+from frazil.catalogs.rowdelta import KEYS_SUMMARY, Places, RowDelta
 from frazil.catalogs.rows import Deletes
 from frazil.catalogs.schema import arrow_schema
 from frazil.catalogs.snapshots import Draft
 from frazil.catalogs.writeoptions import write_options
 
 _TRIES: Final = 6
-_compute: Any = pc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +74,11 @@ class Rewriter:
         self._committer = committer
         self._delta = delta
         self._settings = settings or RewriteSettings()
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    def turn(self, ident: str) -> asyncio.Lock:
+        """Held by whoever writes files of the table again: two at once would each undo the other's work."""
+        return self._turns.setdefault(ident, asyncio.Lock())
 
     async def pass_once(self, ident: str) -> RewriteReport:
         """Plans by the head as it is and does all of it. Raises Missing, Corrupt, Refused; RetryLater: call again."""
@@ -88,7 +92,9 @@ class Rewriter:
         plan = await self._plan(table, live)
         merged = folded = given_up = 0
         for group in plan.groups:
-            if not await self._rewrite(ident, group):
+            async with self.turn(ident):
+                done = await self._rewrite(ident, group)
+            if not done:
                 given_up += 1
             elif group.why == "merge":
                 merged += len(group.entries)
@@ -166,8 +172,8 @@ class Rewriter:
         moved: tuple[Hits, ...] | None = await self._translate(table, made, late) if late else ()
         if moved is None:
             return None
-        outdated, kept = await self._without(positions, inputs)
-        deletes = await self._write_places(table, moved, kept)
+        outdated, kept = await self._delta.without(positions, inputs)
+        deletes = [*(await self._delta.delete_hits(table, moved)), *(await self._delta.write_places(table, kept))]
         spent = self._spent_equality(table, live, inputs, made)
         removal = await self._delta.remover.plan(table, live, {*inputs, *outdated, *spent})
         return self._drafted(table, (*made.outputs, *deletes), removal, made.sequence)
@@ -194,30 +200,6 @@ class Rewriter:
         ]
         return tuple(await self._delta.finder.find(outputs, pa.concat_tables(keys), schema))
 
-    async def _without(self, positions: Sequence[Entry], inputs: set[str]) -> tuple[set[str], dict[Place, dict[str, list[ArrowArray]]]]:
-        """Position deletes that are about an input, and what else they say."""
-        outdated: set[str] = set()
-        kept: dict[Place, dict[str, list[ArrowArray]]] = {}
-        for entry in positions:
-            runs = runs_of(await self._delta.files.places(entry))
-            if not any(path in inputs for path, _ in runs):
-                continue
-            outdated.add(entry.file.path)
-            place = Place(spec_id=entry.file.spec_id, partition=entry.file.partition)
-            for path, places in runs:
-                if path not in inputs:
-                    kept.setdefault(place, {}).setdefault(path, []).append(places)
-        return outdated, kept
-
-    async def _write_places(
-        self, table: LoadedTable, moved: Sequence[Hits], kept: Mapping[Place, Mapping[str, list[ArrowArray]]]
-    ) -> list[DataFile]:
-        files = list(await self._delta.delete_hits(table, moved)) if moved else []
-        for place, by_path in kept.items():
-            places = {path: _compute.unique(pa.concat_arrays(parts)) for path, parts in by_path.items()}
-            files.append(await self._delta.deletes.positions(table, places, place))
-        return files
-
     async def _gather(self, ident: str) -> bool:
         """Position deletes in as few files as there are partitions; what is about files that are gone is left out."""
         table = await self._committer.catalog.load(ident)
@@ -227,7 +209,7 @@ class Rewriter:
             path for entry in live.of_content(POSITION) for path, _ in runs_of(await self._delta.files.places(entry)) if path not in data
         }
         positions = live.of_content(POSITION)
-        kept: dict[Place, dict[str, list[ArrowArray]]] = {}
+        kept: Places = {}
         for entry in positions:
             place = Place(spec_id=entry.file.spec_id, partition=entry.file.partition)
             for path, places in runs_of(await self._delta.files.places(entry)):
@@ -235,7 +217,7 @@ class Rewriter:
                     kept.setdefault(place, {}).setdefault(path, []).append(places)
         if len(kept) >= len(positions):
             return False
-        files = await self._write_places(table, (), kept)
+        files = await self._delta.write_places(table, kept)
         removal = await self._delta.remover.plan(table, live, {entry.file.path for entry in positions})
         return await self._commit(ident, table, self._drafted(table, files, removal))
 

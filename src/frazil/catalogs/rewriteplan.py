@@ -27,7 +27,7 @@ class RewriteSettings:
     cheap_files: int = 3
     merge_ratio: int = 2
     """Above that a file is merged once the smaller ones together have this part of its size: each byte is moved a few times at most."""
-    dead_share: float = 0.02
+    dead_share: float = 0.005
     """Rows deleted by place, of all: above it files are written without them, those with the most first, until half of it is left."""
     dead_rows_min: int = 1_000
     """Fewer do not matter."""

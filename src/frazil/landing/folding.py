@@ -1,7 +1,8 @@
 """Stage fold: rewrites of upsert tables, as soon as their deletes begin to cost readers (R24, F93).
 
-Landing asks after its commits, and waits before the next one when a table's deletes have grown beyond what its readers should pay: a table
-that takes more updates than this machine can fold is slow to land, not slow to read.
+Landing asks after its commits. Where updates come faster than files can be written again beside it, its own commits write files again
+(``catalogs/rowdelta.py``), or wait for a pass while there are too many keys or files of deletes: a table that takes more updates than this
+machine can fold is slow to land, not slow to read.
 """
 
 from __future__ import annotations
@@ -9,20 +10,44 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from frazil.catalogs.metadata_json import MAIN, ref_snapshot, snapshot_by_id
 from frazil.catalogs.port import LoadedTable
 from frazil.catalogs.rewrite import Rewriter
 from frazil.catalogs.rewriteplan import RewriteSettings
+from frazil.catalogs.rowdelta import Bounds
 from frazil.kit.errors import FrazilError, Missing
 
 _LOG = logging.getLogger("frazil.landing")
-_LOOK_MS: Final = 200
 _HARD_SHARE: Final = 2.0
-"""Deletes may grow to so many times the share that asks for a fold, before landing waits."""
-_HARD_ROWS_MIN: Final = 100_000
+"""Rows deleted by place may be so many times the share that asks for a fold."""
+_HARD_ROWS: Final = 10
+"""The same of the least number that matters."""
+_HARD_KEYS: Final = 100
+"""Keys of equality deletes may be so many times those that ask for a pass."""
 _HARD_FILES: Final = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletes:
+    """What a head says about its deletes: rows by place, keys, files of both; and all rows of its data files."""
+
+    places: int
+    keys: int
+    files: int
+    rows: int
+
+
+def deletes_of(table: LoadedTable) -> Deletes:
+    """By the totals of the newest snapshot; what another writer left out counts as none."""
+    head = snapshot_by_id(table.metadata, ref_snapshot(table.metadata, MAIN))
+    summary: Mapping[str, Any] = {} if head is None else head.get("summary", {})
+    places, keys, files, rows = (
+        int(summary.get(f"total-{name}", 0)) for name in ("position-deletes", "equality-deletes", "delete-files", "records")
+    )
+    return Deletes(places=places, keys=keys, files=files, rows=rows)
 
 
 class Folding:
@@ -33,37 +58,52 @@ class Folding:
         self._settings = settings
         self._pause_ms = pause_ms
         self._wanted: dict[str, None] = {}
-
-    def ask_after(self, table: LoadedTable) -> None:
-        """Asks for a pass when the table's deletes are more than they should be."""
-        if self._load(table) > 1.0:
-            self.ask(table.ident)
-
-    def ask(self, ident: str) -> None:
-        """Asks for a pass."""
-        self._wanted.setdefault(ident, None)
+        self._passes: dict[str, asyncio.Event] = {}
+        self.bounds = Bounds(share=_HARD_SHARE * settings.dead_share, rows_min=_HARD_ROWS * settings.dead_rows_min)
 
     @property
     def is_wanted(self) -> bool:
         """Whether a pass was asked for."""
         return bool(self._wanted)
 
-    def is_overdue(self, table: LoadedTable) -> bool:
-        """Whether landing has to wait for a fold."""
-        return self._load(table, hard=True) > 1.0
+    def turn(self, ident: str) -> asyncio.Lock:
+        """See ``Rewriter.turn``."""
+        return self._rewriter.turn(ident)
 
-    async def wait(self) -> None:
-        """A moment, while folds go on."""
-        await asyncio.sleep(_LOOK_MS / 1000)
+    def ask(self, ident: str) -> None:
+        """Asks for a pass."""
+        self._wanted.setdefault(ident, None)
+
+    def ask_after(self, table: LoadedTable) -> None:
+        """Asks for a pass when the table's deletes are more than they should be."""
+        now, settings = deletes_of(table), self._settings
+        many_places = now.places > max(settings.dead_rows_min, settings.dead_share * now.rows)
+        if many_places or now.keys > settings.equality_rows_max or now.files > settings.delete_files_max:
+            self.ask(table.ident)
+
+    def is_overdue(self, table: LoadedTable) -> bool:
+        """Whether the next commit has to wait for a pass."""
+        now = deletes_of(table)
+        return now.keys > _HARD_KEYS * self._settings.equality_rows_max or now.files > _HARD_FILES
+
+    async def passed(self, ident: str) -> None:
+        """Asks for a pass, and returns after it."""
+        self.ask(ident)
+        await self._passes.setdefault(ident, asyncio.Event()).wait()
 
     async def run(self) -> None:
         """Passes over the tables that are asked for, until there are none."""
         while self._wanted:
             ident = next(iter(self._wanted))
             del self._wanted[ident]
-            await self.pass_once(ident)
+            waiting = self._passes.pop(ident, None)  # who asks from now on waits for the pass after this one
+            try:
+                await self._pass(ident)
+            finally:
+                if waiting is not None:
+                    waiting.set()
 
-    async def pass_once(self, ident: str) -> None:
+    async def _pass(self, ident: str) -> None:
         """One pass; trouble is told and left to the next one."""
         try:
             report = await self._rewriter.pass_once(ident)
@@ -75,16 +115,3 @@ class Folding:
             return
         if report.given_up:
             _LOG.info("rewriting %s: %d of its rewrites were overtaken", ident, report.given_up)
-
-    def _load(self, table: LoadedTable, *, hard: bool = False) -> float:
-        """The most advanced of the table's deletes, as a part of what is allowed."""
-        head = snapshot_by_id(table.metadata, ref_snapshot(table.metadata, MAIN))
-        summary: Mapping[str, Any] = {} if head is None else head.get("summary", {})
-        settings = self._settings
-        places, keys, files = (int(summary.get(f"total-{name}", 0)) for name in ("position-deletes", "equality-deletes", "delete-files"))
-        rows = int(summary.get("total-records", 0))
-        if hard:
-            most_places = max(_HARD_ROWS_MIN, _HARD_SHARE * settings.dead_share * rows)
-            return max(places / most_places, keys / max(_HARD_ROWS_MIN, settings.equality_rows_max), files / _HARD_FILES)
-        most_places = max(settings.dead_rows_min, settings.dead_share * rows)
-        return max(places / most_places, keys / settings.equality_rows_max, files / settings.delete_files_max)

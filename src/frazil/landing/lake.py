@@ -70,7 +70,10 @@ class Lakes:
     def _folding(self, committer: Committer, delta: RowDelta) -> Folding:
         settings = self._settings
         wanted = RewriteSettings(
-            target_bytes=settings.rewrite_target_bytes, group_rows_max=settings.rewrite_rows_max, dead_share=settings.dead_share
+            target_bytes=settings.rewrite_target_bytes,
+            group_rows_max=settings.rewrite_rows_max,
+            dead_share=settings.dead_share,
+            dead_rows_min=settings.dead_rows_min,
         )
         return Folding(Rewriter(committer, delta, wanted), wanted, pause_ms=settings.backoff_max_ms)
 

@@ -96,8 +96,10 @@ class LandingSettings:
     """Size on disk up to which files are merged, unless the table's own target is less; bounds the memory of a rewrite."""
     rewrite_rows_max: int = 1_500_000
     """Rows of one rewrite."""
-    dead_share: float = 0.02
+    dead_share: float = 0.005
     """Part of an upsert table's rows that may be deleted by place before files are written without them."""
+    dead_rows_min: int = 1_000
+    """Fewer deleted rows do not matter, however small the table."""
     key_cache_bytes: int = 256 * 1024 * 1024
     """Key columns of upsert tables held in memory, of one catalog's tables together; what is not held is read again for each commit."""
     batch_bytes_max: int = 128 * 1024 * 1024

@@ -7,6 +7,7 @@ again in the new one; the data files are kept.
 from __future__ import annotations
 
 import json
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
 
@@ -19,6 +20,7 @@ from frazil.catalogs.progress import ancestry, read_progress
 from frazil.catalogs.rowdelta import KEYS_SUMMARY, Delta
 from frazil.landing.changes import ORDER, ROW, Changes, Collapsed, collapse
 from frazil.landing.columns import Column
+from frazil.landing.folding import deletes_of
 from frazil.landing.lake import Lake
 from frazil.landing.write import Touched
 
@@ -50,11 +52,12 @@ async def commit_upsert(lake: Lake, landed: Landed, touched: Touched) -> Committ
     summary = {**landed.summary, KEYS_SUMMARY: json.dumps(touched.keys.column_names)}
     base = await _room(lake, landed, touched)
     while True:
-        delta = await _delta(lake, base, touched, landed)
-        lake.committer.deps.faults.reach("P3")
-        outcome = await lake.committer.commit(
-            replace(landed, base=base, files=(*landed.files, *delta.files), removal=delta.removal, summary=summary, rebase=False)
-        )
+        async with AsyncExitStack() as held:
+            base, delta = await _delta(lake, base, touched, landed, held)
+            lake.committer.deps.faults.reach("P3")
+            outcome = await lake.committer.commit(
+                replace(landed, base=base, files=(*landed.files, *delta.files), removal=delta.removal, summary=summary, rebase=False)
+            )
         if isinstance(outcome, Committed) and lake.folding is not None:
             lake.folding.ask_after(outcome.table)
         if isinstance(outcome, Committed) or not _may_go_on(base, outcome, landed, touched):
@@ -65,24 +68,47 @@ async def commit_upsert(lake: Lake, landed: Landed, touched: Touched) -> Committ
         base = outcome.table
 
 
+async def _delta(lake: Lake, base: LoadedTable, touched: Touched, landed: Landed, held: AsyncExitStack) -> tuple[LoadedTable, Delta]:
+    """What makes the old rows go, and the head it was made for. Files are written again in turn with the folds of the table (``held``)."""
+    folding, ident = lake.folding, base.ident
+    if touched.write == "equality":
+        return base, await lake.delta.equality(base, touched.keys, landed.change)
+    if touched.write == "copy":
+        if folding is not None:
+            await held.enter_async_context(folding.turn(ident))
+            base = await _newest(lake, base, landed, touched)
+        return base, await lake.delta.copy(base, touched.keys)
+    found = await lake.delta.look(base, touched.keys, None if folding is None else folding.bounds)
+    if found.heavy and folding is not None:
+        await held.enter_async_context(folding.turn(ident))
+        newest = await _newest(lake, base, landed, touched)
+        if ref_snapshot(newest.metadata, MAIN) != ref_snapshot(base.metadata, MAIN):
+            base, found = newest, await lake.delta.look(newest, touched.keys, folding.bounds)
+    return base, await lake.delta.positions(base, touched.keys, found)
+
+
+async def _newest(lake: Lake, base: LoadedTable, landed: Landed, touched: Touched) -> LoadedTable:
+    """The head as it is now when the same rows may go on top of it; else the old one, and the commit will say so."""
+    newest = await lake.catalog.load(base.ident)
+    lost = Lost(table=newest, progress=await read_progress(lake.objects, newest), orphans=(), why="")
+    return newest if _may_go_on(base, lost, landed, touched) else base
+
+
 async def _room(lake: Lake, landed: Landed, touched: Touched) -> LoadedTable:
-    """Waits until the table's deletes are no longer more than its readers should pay for; the head to go on with."""
+    """Waits until the table's delete files are no longer more than its readers should pay for; the head to go on with."""
     base, folding = landed.base, lake.folding
     if folding is None:
         return base
-    ident = base.ident
     try:
         while folding.is_overdue(base):
-            lake.committer.note(ident, "waits for the fold of deleted rows: updates come faster than files can be written again")
-            folding.ask(ident)
-            await folding.wait()
-            newest = await lake.catalog.load(ident)
-            lost = Lost(table=newest, progress=await read_progress(lake.objects, newest), orphans=(), why="")
-            if not _may_go_on(base, lost, landed, touched):
-                return base  # the commit on the old head will say so
+            lake.committer.note(base.ident, "waits for the fold of deleted rows: updates come faster than they can be folded")
+            await folding.passed(base.ident)
+            newest = await _newest(lake, base, landed, touched)
+            if newest is base or deletes_of(newest) == deletes_of(base):
+                return newest  # nobody's to fold: readers have to live with them
             base = newest
     finally:
-        lake.committer.note(ident, None)
+        lake.committer.note(base.ident, None)
     return base
 
 
@@ -100,11 +126,3 @@ def _may_go_on(base: LoadedTable, lost: Lost, landed: Landed, touched: Touched) 
         if touched.ordered and snapshot.get("summary", {}).get("operation") != _REPLACE:
             return False
     return old is None and not touched.ordered
-
-
-async def _delta(lake: Lake, table: LoadedTable, touched: Touched, landed: Landed) -> Delta:
-    if touched.write == "equality":
-        return await lake.delta.equality(table, touched.keys, landed.change)
-    if touched.write == "copy":
-        return await lake.delta.copy(table, touched.keys)
-    return await lake.delta.positions(table, touched.keys)
