@@ -1,7 +1,8 @@
 """Brings Arrow rows into exactly the shape of a table's schema: order, widened types, missing optional fields as nulls.
 
 Never loses data in silence: a column the schema does not have, a value that does not fit its type or a null in a required column
-is refused.
+is refused. Fields of structs are found by name in rows that were made here, and by field id in rows from files: there a name may belong
+to another field by now, and a field that the schema does not have was dropped.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalogs.arrow import ArrowArray, ArrowField, ArrowType
+from frazil.catalogs.schema import FIELD_ID
 from frazil.kit.errors import Refused
 
 
@@ -89,14 +91,17 @@ def _same_family(have: ArrowType, wanted: ArrowType) -> bool:
 
 def _conform_struct(array: ArrowArray, kind: ArrowType, where: str) -> ArrowArray:
     fields: list[ArrowField] = [kind.field(at) for at in range(kind.num_fields)]
-    have = {array.type.field(at).name: at for at in range(array.type.num_fields)}
-    for name in have:
-        if kind.get_field_index(name) < 0:
-            raise Refused(f"column {where}.{name}: the table has no such field; plan a schema change first")
+    given: list[ArrowField] = [array.type.field(at) for at in range(array.type.num_fields)]
+    by_id = all(_id_of(field) for field in (*fields, *given))
+    have = {_id_of(field) if by_id else field.name: at for at, field in enumerate(given)}
+    if not by_id:
+        for name in have:
+            if kind.get_field_index(name) < 0:
+                raise Refused(f"column {where}.{name}: the table has no such field; plan a schema change first")
     mask = array.is_null() if array.null_count else None
     children = []
     for field in fields:
-        at = have.get(field.name)
+        at = have.get(_id_of(field) if by_id else field.name)
         # field() keeps a child's own slots, sliced as the parent is; slots under a null parent are masked below.
         child = None if at is None else array.field(at)
         required = not field.nullable
@@ -104,6 +109,11 @@ def _conform_struct(array: ArrowArray, kind: ArrowType, where: str) -> ArrowArra
             field = field.with_nullable(nullable=True)
         children.append(_conform(child, field, len(array), f"{where}.{field.name}"))
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+
+def _id_of(field: ArrowField) -> str:
+    """The field id that a file or a schema gives; empty in rows that were made here."""
+    return str((field.metadata or {}).get(FIELD_ID, b""), "ascii")
 
 
 def _conform_list(array: ArrowArray, kind: ArrowType, where: str) -> ArrowArray:
