@@ -76,7 +76,7 @@ def by_protobuf(kind: str) -> Columns:
     return columns
 
 
-def _plain(message: Any, name: str, arrow: pa.DataType) -> object:
+def _plain(message: Any, name: str, arrow: pa.DataType) -> object:  # noqa: ANN401 - classes made while it runs
     """A field as Arrow takes it."""
     if pa.types.is_timestamp(arrow):
         found = getattr(message, name)
@@ -95,7 +95,7 @@ def _plain(message: Any, name: str, arrow: pa.DataType) -> object:
 _OPTIONAL = ("referrer", "coupon", "discount")
 
 
-def _struct(message: Any, arrow: pa.StructType) -> dict[str, object]:
+def _struct(message: Any, arrow: pa.StructType) -> dict[str, object]:  # noqa: ANN401 - as above
     return {field.name: _plain(message, field.name, field.type) for field in arrow}
 
 

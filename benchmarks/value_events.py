@@ -24,7 +24,7 @@ PROTOBUF_HEAD = AVRO_HEAD + b"\0"
 _TIME = {"type": "long", "logicalType": "timestamp-millis"}
 
 
-def _record(title: str, /, **fields: Any) -> dict[str, Any]:
+def _record(title: str, /, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
     return {"type": "record", "name": title, "fields": [{"name": field, "type": kind} for field, kind in fields.items()]}
 
 

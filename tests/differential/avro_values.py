@@ -58,7 +58,7 @@ class Schemas:
         form["fields"] = [{"name": name, "type": self.type(depth + 1)} for name in names]
         return form
 
-    def type(self, depth: int) -> Any:  # noqa: ANN401 - JSON
+    def type(self, depth: int) -> Any:
         """Any type."""
         chance = self._chance
         way = chance.random()
@@ -133,7 +133,9 @@ def random_number(chance: random.Random, bits: int) -> int:
     if way < 0.4:
         return chance.randint(-3, 100)
     if way < 0.6:
-        return max(-(1 << bits - 1), min((1 << bits - 1) - 1, chance.choice((1, -1)) * (1 << chance.randrange(bits)) + chance.randint(-2, 2)))
+        return max(
+            -(1 << bits - 1), min((1 << bits - 1) - 1, chance.choice((1, -1)) * (1 << chance.randrange(bits)) + chance.randint(-2, 2))
+        )
     return chance.randint(-(1 << bits - 1), (1 << bits - 1) - 1) >> chance.randrange(bits)
 
 
@@ -159,7 +161,7 @@ class Encoder:
         self._left = _PARTS_MAX
         return self.value(node)
 
-    def value(self, node: Node, depth: int = 0) -> bytes:  # noqa: PLR0911 - one line for each type
+    def value(self, node: Node, depth: int = 0) -> bytes:
         """A part of a datum."""
         chance = self._chance
         self._left -= 1
@@ -209,7 +211,8 @@ class Encoder:
     def _digits(self, size: int) -> bytes:
         """A number of few digits more often than chance would have it."""
         if size and self._chance.random() < 0.7:
-            return (self._chance.choice((1, -1)) * self._chance.randrange(10 ** min(size, 9)) >> 8 * max(0, 4 - size)).to_bytes(size, signed=True)
+            number = self._chance.choice((1, -1)) * self._chance.randrange(10 ** min(size, 9)) >> 8 * max(0, 4 - size)
+            return number.to_bytes(size, signed=True)
         return self._chance.randbytes(size)
 
     def _whole(self, node: Node) -> int:

@@ -210,7 +210,8 @@ class Encoder:
         chance = self._chance
         seconds = chance.choice((-62_135_596_800, 253_402_300_799, 253_402_300_800, 1 << 62, 0, *(chance.randrange(2_000_000_000),) * 12))
         nanos = chance.choice((0, 1000 * chance.randrange(1_000_000), 1000 * chance.randrange(1_000_000), 7, -1000))
-        return tagged(1, 0, varint(seconds & _MASK)) * (chance.random() < 0.9) + tagged(2, 0, varint(nanos & _MASK)) * (chance.random() < 0.9)
+        parts = (tagged(1, 0, varint(seconds & _MASK)), tagged(2, 0, varint(nanos & _MASK)))
+        return b"".join(part for part in parts if chance.random() < 0.9)
 
     def _whole(self, type_: str) -> int:
         chance = self._chance

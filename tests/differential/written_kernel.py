@@ -37,7 +37,7 @@ def compare(table: Table, kind: str, build: Compile, module: ModuleType, where: 
 
 def run_chunk(
     make: Callable[[random.Random, int], Table], kind: str, build: Compile, seed: int, rows: int, module: ModuleType
-) -> Counter[str]:  # noqa: PLR0913 - of two kinds
+) -> Counter[str]:
     """``rows`` records of one seed."""
     chance = random.Random(seed)
     found: Counter[str] = Counter()

@@ -15,6 +15,7 @@ from frazil.schemas.framing import Found
 from frazil.schemas.growth import join
 from frazil.schemas.unfit import Unfit
 
+_NUMBERS = (b"\xff" * 9, b"\x80" * 9 + b"\x01", b"\xff" * 9 + b"\x02", b"\x80\x00", b"\x7f")
 RESERVED = frozenset({"_offset", "_key"})
 _OTHERS = (
     pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32(), pa.time64("us"), pa.uuid(),
@@ -130,7 +131,7 @@ def mutated(chance: random.Random, value: bytes) -> bytes:
         case 3:
             return value[:at] + value[at + chance.randint(1, 4) :]
         case 4:
-            return value[:at] + chance.choice((b"\xff" * 9, b"\x80" * 9 + b"\x01", b"\xff" * 9 + b"\x02", b"\x80\x00", b"\x7f")) + value[at + 1 :]
+            return value[:at] + chance.choice(_NUMBERS) + value[at + 1 :]
         case 5:
             return value[:at] + value[max(0, at - chance.randint(1, 9)) :]
         case _:

@@ -50,7 +50,7 @@ class _Compiled:
 class NativeWrittenDecoder(WrittenDecoder):
     """See WrittenDecoder."""
 
-    def __init__(  # noqa: PLR0913 - as the twin, and the kernel
+    def __init__(
         self,
         declared: pa.Schema | None,
         options: DecodeOptions,

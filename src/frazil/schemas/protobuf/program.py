@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from frazil.schemas.avro import fit
-from frazil.schemas.avro.program import INTEGER_KINDS, TWIN, Budget, Op, Program, OnlyTwin
+from frazil.schemas.avro.program import INTEGER_KINDS, TWIN, Budget, OnlyTwin, Op, Program
 from frazil.schemas.avro.tree import Node
 from frazil.schemas.names import NameIndex
 from frazil.schemas.protobuf.wire import Plan, Slot
@@ -46,37 +46,32 @@ class _Compiler:
         slots: list[Op] = []
         taken: set[int] = set()
         for field_at, (name, inner) in enumerate(node.fields):
-            number = numbers[field_at]
+            number, column = numbers[field_at], index.find(name)
             slot = plan.slots[number]
-            absent = plan.absent[field_at]
-            column = index.find(name)
-            if column in taken:
+            rivals = None if not slot.rivals else groups.setdefault(min(field_at, *slot.rivals), len(groups))
+            made = self._slot(inner, plan, number, None if column is None else (column, members[column]), above)
+            if made is None or column in taken:
                 return TWIN
-            op, place, member = TWIN, column, None if column is None else members[column]
+            slots.append((*made[:-1], rivals, made[-1]))
             if column is not None:
                 taken.add(column)
-            elif self._strict and absent is not None:
-                return TWIN
-            elif not self._strict and (spare := self.budget.spare(inner)) is not None:
-                place, member = spare
-            if member is not None:
-                op = self._field(inner, slot, member, above)
-            elif absent is not None:
-                return TWIN
-            required = field_at in plan.required or (absent is None and member is not None and member.required)
-            rivals = None if not slot.rivals else groups.setdefault(min(field_at, *slot.rivals), len(groups))
-            mode = "pairs" if slot.pairs else "many" if slot.repeated else "one"
-            defaults = absent is not None and mode == "one"
-            key = _key(slot) if slot.pairs else None
-            if slot.pairs and key is None:
-                return TWIN
-            slots.append((number, slot.wire, place, mode, op, defaults, required, rivals, key))
         missing = [at for at in range(len(members)) if at not in taken]
-        if any(members[at].required for at in missing):
-            return TWIN
-        if any(slot[4] is TWIN and slot[5] for slot in slots):
-            return TWIN  # a default that is refused
-        return ("message", slots, missing)
+        return TWIN if any(members[at].required for at in missing) else ("message", slots, missing)
+
+    def _slot(self, node: Node, plan: Plan, number: int, column: tuple[int, Member] | None, above: tuple[int, ...]) -> Op | None:
+        """A field, as the kernel takes it but for its oneof; None when no message with it is plain."""
+        slot = plan.slots[number]
+        absent = plan.absent[slot.at]
+        spare = column is None and not self._strict
+        home = self.budget.spare(node) if spare else column
+        op = TWIN if home is None else self._field(node, slot, home[1], above)
+        mode = "pairs" if slot.pairs else "many" if slot.repeated else "one"
+        defaults = absent is not None and mode == "one"
+        key = _key(slot) if slot.pairs else None
+        if (home is None and absent is not None) or (op is TWIN and defaults) or (slot.pairs and key is None):
+            return None
+        required = slot.at in plan.required or (absent is None and home is not None and home[1].required)
+        return (number, slot.wire, None if home is None else home[0], mode, op, defaults, required, key)
 
     def _field(self, node: Node, slot: Slot, member: Member, above: tuple[int, ...]) -> Op:
         """The op of one value: of the field, a list's item or a map's value."""

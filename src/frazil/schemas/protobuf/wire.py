@@ -60,18 +60,7 @@ def read_message(plan: Plan, data: bytes, depth_left: int) -> list[Any]:
     if depth_left < 0:
         raise Unfit("too-deep", f"messages within {plan.name} are nested too deep")
     reading = _Reading(values=[([] if value == [] else value) for value in plan.absent], depth_left=depth_left)
-    at, end = 0, len(data)
-    try:
-        while at < end:
-            tag, at = varint(data, at)
-            slot = plan.slots.get(tag >> _TAG_BITS)
-            if slot is None:
-                raise broken(f"field {tag >> _TAG_BITS}, which message {plan.name} does not have")
-            at = reading.take(slot, tag & 7, data, at)
-    except (IndexError, struct.error):
-        raise broken(f"the bytes end within a field of {plan.name}") from None
-    except OverflowError:
-        raise broken("a number of more than 64 bits") from None
+    _read_fields(plan, reading, data)
     for slot in plan.slots.values():
         if slot.at in reading.parts:
             reading.values[slot.at] = _whole(slot, reading.parts[slot.at], depth_left)
@@ -110,6 +99,21 @@ class _Reading:
         else:
             self.values[slot.at] = slot.convert(raw)
         return at
+
+
+def _read_fields(plan: Plan, reading: _Reading, data: bytes) -> None:
+    at, end = 0, len(data)
+    try:
+        while at < end:
+            tag, at = varint(data, at)
+            slot = plan.slots.get(tag >> _TAG_BITS)
+            if slot is None:
+                raise broken(f"field {tag >> _TAG_BITS}, which message {plan.name} does not have")
+            at = reading.take(slot, tag & 7, data, at)
+    except (IndexError, struct.error):
+        raise broken(f"the bytes end within a field of {plan.name}") from None
+    except OverflowError:
+        raise broken("a number of more than 64 bits") from None
 
 
 def _whole(slot: Slot, raw: bytes, depth_left: int) -> Any:  # noqa: ANN401 - raw values
