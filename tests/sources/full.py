@@ -82,7 +82,9 @@ def exactness(stage: Stage, records: int) -> dict[str, Any]:
     if process is not None and process.poll() is None:
         process.terminate()
         process.wait()
+    begun = stage.log.read_text().count(" lands ")
     process = stage.land(topic)
+    until(lambda: stage.log.read_text().count(" lands ") > begun)
     want = clients.committed(topic)
     until(lambda: stage.landed(topic) == want, patience_s=300)
     process.terminate()
