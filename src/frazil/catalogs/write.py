@@ -7,7 +7,7 @@ the number of partitions (F73): rows are grouped in one pass, then a few lanes e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -82,17 +82,8 @@ class FileWriter:
         if len(plan.spans) == 1:
             await self._lane(table, plan, waiting, written)
         else:
-            await self._lanes(table, plan, waiting, written)
+            await _together(f"write {table.ident}", [self._lane(table, plan, waiting, written) for _ in range(LANES)])
         return tuple(file for files in written for file in files)
-
-    async def _lanes(self, table: LoadedTable, plan: _Plan, waiting: Iterator[int], written: list[tuple[DataFile, ...]]) -> None:
-        lanes = [spawn(f"write {table.ident} {number}", self._lane(table, plan, waiting, written)) for number in range(LANES)]
-        try:
-            await asyncio.gather(*lanes)
-        finally:
-            for lane in lanes:
-                lane.cancel()
-            await asyncio.gather(*lanes, return_exceptions=True)
 
     async def _lane(self, table: LoadedTable, plan: _Plan, waiting: Iterator[int], written: list[tuple[DataFile, ...]]) -> None:
         """Takes one span after the other, until none is left."""
@@ -103,7 +94,7 @@ class FileWriter:
                 some = encoded[start : start + PUTS_MAX // LANES]
                 locations = [f"{table.data_location}/{self._names.next(self._deps.clock.now_ms())}.parquet" for _ in some]
                 puts = [self._put(location, file.data) for location, (_, file) in zip(locations, some, strict=True)]
-                await (asyncio.gather(*puts) if len(puts) > 1 else puts[0])
+                await (_together(f"store files of {table.ident}", puts) if len(puts) > 1 else puts[0])
                 files += [_described(plan, location, group, file) for location, (group, file) in zip(locations, some, strict=True)]
             written[at] = tuple(files)
 
@@ -114,6 +105,17 @@ class FileWriter:
                 await self._deps.objects.put_if_absent(key, data)
         except TimeoutError:
             raise RetryLater(f"storing a data file takes longer than {self._put_deadline_ms} ms") from None
+
+
+async def _together(name: str, works: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """All of them at once; when one fails the others end before its exception is raised."""
+    tasks = [spawn(name, work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _planned(table: LoadedTable, rows: pa.Table, schema: JsonObject, spec: JsonObject) -> _Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import io
 import json
@@ -34,7 +35,7 @@ from frazil.catalogs.progress import Move
 from frazil.catalogs.schema import new_schema
 from frazil.catalogs.transforms import parse_transform
 from frazil.catalogs.writeoptions import metrics_lengths
-from frazil.kit.errors import Refused
+from frazil.kit.errors import Refused, RetryLater
 
 UTC = datetime.UTC
 
@@ -436,6 +437,34 @@ def test_f72_a_commit_has_two_requests_per_file_and_ten_more(tmp_path: pathlib.P
         assert isinstance(await it.committer.commit(Landed(base=table, files=files)), Committed)
         assert len(files) == 300
         assert 600 <= counts["put"] + counts["get"] <= 610
+
+    run_virtual(run())
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_one_file_that_cannot_be_stored_ends_the_whole_write(tmp_path: pathlib.Path, hangs: bool) -> None:
+    """Nothing goes on behind the caller's back, and a store that never answers is not waited for for ever (F29)."""
+
+    async def run() -> None:
+        it = await rig(tmp_path)
+        table = await it.inner.create("lake.laid", creation(pa.schema([("id", pa.int64())]), Layout(partition=by("id"))))
+        put, count = it.deps.objects.put_if_absent, 0
+
+        async def failing(key: str, data: Any) -> None:
+            nonlocal count
+            count += 1
+            if count == 70:
+                await asyncio.sleep(10_000 if hangs else 0)
+                raise RetryLater("the store is away")
+            await put(key, data)
+
+        it.deps.objects.put_if_absent = failing  # type: ignore[method-assign,assignment]
+        with pytest.raises(RetryLater, match="takes longer" if hangs else "is away"):
+            await it.writer.write(table, pa.table({"id": pa.array(range(300), pa.int64())}))
+        assert len(asyncio.all_tasks()) == 1
+        assert count < 300
+        it.deps.objects.put_if_absent = put  # type: ignore[method-assign]
+        assert len(await it.writer.write(table, pa.table({"id": pa.array(range(300), pa.int64())}))) == 300
 
     run_virtual(run())
 
