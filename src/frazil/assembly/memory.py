@@ -32,6 +32,8 @@ def landing_bounds(settings: FrazilSettings) -> tuple[Bound, ...]:
     return (
         Bound(setting="landing.slices_bytes_max", bytes_max=given.slices_bytes_max),
         Bound(setting="landing.cache_bytes", bytes_max=given.cache_bytes),
+        Bound(setting="landing.key_cache_bytes", bytes_max=given.key_cache_bytes),
+        Bound(setting="landing.rewrite_bytes_max", bytes_max=given.rewrite_bytes_max if given.rewrite else 0),
     )
 
 

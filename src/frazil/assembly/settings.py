@@ -115,6 +115,11 @@ class LandingSettings:
     call_timeout_ms: int = setting(30_000, "deadline of one catalog or object call", least=100)
     share: bool = setting(False, "share the tables with other landing processes: set it in all of them, or in none")
     share_lease_ms: int = setting(10_000, "how long the tables of a dead process wait for another, with landing.share", least=1_000)
+    rewrite: bool = setting(True, "merge small data files and fold deletes of upsert tables")
+    rewrite_bytes_max: int = setting(
+        512 * 1024 * 1024, "memory of one such rewrite; an eighth of it is the size on disk up to which files are merged", least=8 * 1024 * 1024
+    )
+    key_cache_bytes: int = setting(256 * 1024 * 1024, "key columns of upsert tables held in memory, per catalog", least=0)
     snapshots_max: int = setting(100, "recent snapshots kept in a table", least=2)
     data_grace_ms: int = setting(24 * 3600 * 1000, "age of an unreachable data file before it is deleted", least=0)
     metadata_grace_ms: int = setting(600_000, "age of an unreachable metadata file before it is deleted", least=0)

@@ -22,6 +22,8 @@ from frazil.landing.settings import LandingDeps, LandingSettings
 from frazil.objects.port import ObjectStore
 
 T = TypeVar("T")
+_ROWS_PER_FILE_BYTES = 8
+"""Rows in memory take so many times their size on disk, about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ class Lakes:
     def _folding(self, committer: Committer, delta: RowDelta) -> Folding:
         settings = self._settings
         wanted = RewriteSettings(
-            target_bytes=settings.rewrite_target_bytes,
+            target_bytes=settings.rewrite_bytes_max // _ROWS_PER_FILE_BYTES,
             group_rows_max=settings.rewrite_rows_max,
             dead_share=settings.dead_share,
             dead_rows_min=settings.dead_rows_min,

@@ -92,8 +92,8 @@ class LandingSettings:
     """Slices decoded or converted at once in the process; the offload's other threads stay free for input and output."""
     rewrite: bool = True
     """False: files are neither merged nor folded; for tables that another program keeps."""
-    rewrite_target_bytes: int = 64 * 1024 * 1024
-    """Size on disk up to which files are merged, unless the table's own target is less; bounds the memory of a rewrite."""
+    rewrite_bytes_max: int = 512 * 1024 * 1024
+    """Memory of one rewrite. An eighth of it is the size on disk up to which files are merged, unless the table's own target is less."""
     rewrite_rows_max: int = 1_500_000
     """Rows of one rewrite."""
     dead_share: float = 0.005
