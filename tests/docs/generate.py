@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import click
 from tests.compat import page as compatibility
+from tests.failures import page as failures
 from tests.readers.typepage import types_page
 
 from frazil.admin.manifests.schema import reference_page, schema_files
@@ -73,6 +74,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "manifests.md": manifests_page,
     "compatibility.md": compatibility.page,
     "landing-options.md": options_page,
+    "failures.md": failures.page,
     "types.md": types_page,
 }
 PAGES |= {f"schemas/{name}": schema_page(name) for name in schema_files()}

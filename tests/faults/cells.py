@@ -29,6 +29,7 @@ RUN_S_MAX = 60
 
 
 def run_one(job: tuple[str, str, int]) -> tuple[tuple[str, str, int], Outcome]:
+    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # every fault is on purpose
     signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(RUN_S_MAX)
@@ -40,6 +41,7 @@ def run_one(job: tuple[str, str, int]) -> tuple[tuple[str, str, int], Outcome]:
         return job, Outcome(point=point, answer=answer, form=FORMS[run % len(FORMS)], violations=[violation])
     finally:
         signal.alarm(0)
+        logging.disable(before)
 
 
 class _Stuck(BaseException):

@@ -13,6 +13,7 @@ from frazil.admin.port import Finding, TableRow
 from frazil.assembly.catalogs import catalog_address, catalog_properties, kind_of
 from frazil.assembly.cloud import cloud_access, flush_policy, in_cloud
 from frazil.assembly.memory import broker_bounds, landing_bounds, sum_of
+from frazil.assembly.packages import package_troubles, requirements
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.stores import addresses_of
 from frazil.assembly.tables import open_tables
@@ -38,6 +39,7 @@ async def examine(settings: FrazilSettings) -> tuple[Finding, ...]:
     """Every finding; a problem never hides the ones after it."""
     findings = [
         Finding(level="ok", about="frazil", text=f"{__version__} on Python {platform.python_version()}, {sys.platform}"),
+        *_packages(),
         _kernel(),
         _duckdb(),
         _disk(settings),
@@ -49,6 +51,15 @@ async def examine(settings: FrazilSettings) -> tuple[Finding, ...]:
         *await _tables(settings),
     ]
     return tuple(findings)
+
+
+def _packages() -> list[Finding]:
+    """Are the packages beside us those that were tested?"""
+    wanted = requirements()
+    troubles = package_troubles(wanted)
+    if not troubles:
+        return [Finding(level="ok", about="packages", text=f"{len(wanted)} packages, all of versions that were tested")]
+    return [Finding(level="problem", about="packages", text=trouble) for trouble in troubles]
 
 
 def _kernel() -> Finding:

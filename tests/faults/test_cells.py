@@ -1,0 +1,21 @@
+"""CI form of the fault matrix: every cell once, in turns over the forms; the full form is ``python -m tests.faults.cells``."""
+
+from __future__ import annotations
+
+import pytest
+from tests.faults.cells import run_one
+from tests.faults.onecell import ANSWERS, FORMS, POINTS
+
+CELLS = [(point, answer) for point in POINTS for answer in ANSWERS]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_row_of_the_fault_matrix(point: str) -> None:
+    """A third of the cells of each row, so that every answer and every form is met in each of three rows."""
+    for at, answer in enumerate(ANSWERS):
+        number = CELLS.index((point, answer))
+        if (number + POINTS.index(point)) % 3:
+            continue
+        _, outcome = run_one((point, answer, (at + POINTS.index(point)) % len(FORMS)))
+        assert not outcome.violations, outcome
+        assert outcome.fired, outcome
