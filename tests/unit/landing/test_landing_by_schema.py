@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.simulation.loop import run_virtual
 from tests.standins.schema_registry import SchemaRegistry, reply
+from tests.unit.landing.oracle import MergingOracle
 from tests.unit.landing.world import World, auto_off
 from tests.unit.schemas.avro_cases import CASES, framed
 
@@ -311,3 +312,38 @@ def test_an_option_key_that_cannot_work_is_refused() -> None:
     for bad in (replace(spec, options={"key": "avro"}), replace(spec, metadata_columns=False)):
         with pytest.raises(Refused, match="option key"):
             check_options(bad)
+
+
+@pytest.mark.parametrize("mode", ["upsert", "append"])
+def test_f19_debezium_events_in_avro_are_applied_or_kept_with_their_operation(mode: str) -> None:
+    row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "long"}, {"name": "v", "type": ["null", "string"]}]}
+    source = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": "long"}]}
+    schema = record(before=["null", row], after=["null", "Value"], source=source, op="string", ts_ms=["null", "long"])
+
+    def event(op: str, before: Any, after: Any) -> dict[str, Any]:
+        return {"before": before, "after": after, "source": {"lsn": 1}, "op": op, "ts_ms": 5}
+
+    events = [
+        event("c", None, {"id": 1, "v": "a"}),
+        event("c", None, {"id": 2, "v": "b"}),
+        event("u", {"id": 1, "v": "a"}, {"id": 1, "v": "c"}),
+        event("d", {"id": 2, "v": "b"}, None),
+    ]
+
+    async def story(world: World, registry: Registry, client: RegistryClient) -> None:
+        number = registry.register("t-value", schema)
+        await world.produce("t", [*(framed(number, schema, one) for one in events), None, framed(number, schema, event("t", None, None))])
+        await world.land(settings=auto_off(), registry=client)
+        oracle = MergingOracle(world.bucket.objects)
+        found = sorted(oracle.merged(await world.location(TABLE)), key=lambda line: line["_offset"])
+        if mode == "upsert":
+            assert [(line["id"], line["v"]) for line in found] == [(1, "c")]
+            assert "op" not in found[0] and "source" not in found[0]
+        else:
+            assert [(line["id"], line["v"], line["_op"]) for line in found] == [
+                (1, "a", "c"), (2, "b", "c"), (1, "c", "u"), (2, "b", "d"), (None, None, None),
+            ]  # fmt: skip
+        assert [letter["code"] for letter in await world.rows(TABLE + "_dead")] == ["operation"]
+
+    options = {"envelope": "debezium", "mode": mode}
+    play(story, options={**options, "upsert.key": "id"} if mode == "upsert" else options)
