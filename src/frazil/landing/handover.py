@@ -1,6 +1,6 @@
 """What a process that worked on an order hands over, as bytes: files that wait for a commit, consumed ranges, a schema change. Pure.
 
-    b"FZHO" │ u32 header length │ header (JSON) │ manifest list │ manifests… │ u32 CRC-32C of all before
+    b"FZHO" │ u32 header length │ header (JSON) │ manifest list │ manifests… │ u32 CRC-32 of all before
 
 Files are described by Iceberg's own manifests, one per partition spec, so that bounds and partition values keep their types.
 """
@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-
-import crc32c
 
 from frazil.catalogs.files import DataFile
 from frazil.catalogs.manifests import Manifest, ManifestCodec, ManifestSpec, assign_sequence, decode_manifest, decode_manifest_list
@@ -67,13 +66,13 @@ def encode_handover(handover: Handover, table: LoadedTable) -> bytes:
     }
     text = json.dumps(header).encode()
     body = b"".join([_MAGIC, _U32.pack(len(text)), text, listed, *parts])
-    return body + _U32.pack(crc32c.crc32c(body))
+    return body + _U32.pack(zlib.crc32(body))
 
 
 def decode_handover(data: bytes, *, where: str) -> Handover:
     """Raises Corrupt when these are not the bytes of one."""
     body = data[: -_U32.size]
-    if len(data) < 3 * _U32.size or body[:4] != _MAGIC or _U32.unpack(data[-_U32.size :])[0] != crc32c.crc32c(body):
+    if len(data) < 3 * _U32.size or body[:4] != _MAGIC or _U32.unpack(data[-_U32.size :])[0] != zlib.crc32(body):
         raise Corrupt("not a handover, or a damaged one", where=where)
     (length,) = _U32.unpack_from(body, 4)
     header: Any = json.loads(body[8 : 8 + length])
