@@ -18,7 +18,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import crc32c
 
@@ -50,8 +50,7 @@ _OBJECT_BYTES_MAX: Final = 64 * 1024 * 1024
 _TOPIC: Final = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SourcePartition:
+class SourcePartition(NamedTuple):
     """Whose offsets: one partition of one topic incarnation of one source (cluster id and its incarnation, as text)."""
 
     source: str

@@ -60,6 +60,8 @@ class Extent:
 
     async def resolve(self, states: Sequence[PartitionState], find_time: FindTime) -> None:
         """Looks up the offsets of times for partitions that need them and do not have them yet. Raises what ``find_time`` does."""
+        if self.begin is None and self.end is None:
+            return
         for state in states:
             if self.begin is not None and state.next_offset is None and state.key not in self._begins:
                 found = await _look_up(self.begin, state.key, find_time)
@@ -76,6 +78,8 @@ class Extent:
 
     def narrowed(self, states: Sequence[PartitionState]) -> list[PartitionState]:
         """The states as if the log had nothing outside of the extent."""
+        if self.begin is None and self.end is None:
+            return list(states)
         return [self._narrow(state) for state in states]
 
     def is_done(self, states: Sequence[PartitionState]) -> bool:

@@ -24,14 +24,22 @@ class Ledger:
         self._source = source
         self._naming = naming
         self._names: dict[PartitionKey, str] = {}
+        self._places: dict[PartitionKey, SourcePartition] = {}
+        self._known: dict[PartitionKey, int | None] = {}
+        """What was looked up of the table's progress since it was loaded: there may be 20,000 partitions, each asked for many times."""
         self._table: dict[SourcePartition, int] = {}
         self._held: dict[PartitionKey, Consumed] = {}
         self._held_since_ms: float | None = None
 
-    def load(self, progress: Mapping[SourcePartition, int]) -> None:
-        """The table's own progress, as just read. What was held on top of another state is forgotten."""
+    def load(self, progress: Mapping[SourcePartition, int]) -> bool:
+        """The table's own progress, as just read. What was held on top of another state is forgotten. False: nothing is new."""
+        if self._naming is None and progress == self._table:
+            return False
         before = {key: (self._at(key), self._table.get(self._at(key))) for key in self._held}
         self._names.clear()
+        self._known.clear()
+        if self._naming is not None:
+            self._places.clear()
         self._table = dict(progress)
         for key, held in list(self._held.items()):
             at = self._at(key)
@@ -39,6 +47,7 @@ class Ledger:
                 del self._held[key]
         if not self._held:
             self._held_since_ms = None
+        return True
 
     def states(self, topics: Iterable[TopicRecord], index: LogView, pinned: Mapping[PartitionKey, int]) -> list[PartitionState]:
         """Every partition of ``topics`` as the table sees it; a new topic id has no progress (F03)."""
@@ -56,11 +65,14 @@ class Ledger:
     def next_offset(self, key: PartitionKey) -> int | None:
         """Where reading goes on: held ranges included."""
         held = self._held.get(key)
-        return self._table.get(self._at(key)) if held is None else held.end
+        return self.table_offset(key) if held is None else held.end
 
     def table_offset(self, key: PartitionKey) -> int | None:
         """What the table says, and nothing else."""
-        return self._table.get(self._at(key))
+        known = self._known
+        if key not in known:
+            known[key] = self._table.get(self._at(key))
+        return known[key]
 
     def place(self, key: PartitionKey) -> SourcePartition:
         """The name under which the table's progress has, or will have, this partition."""
@@ -94,7 +106,10 @@ class Ledger:
         }
 
     def _at(self, key: PartitionKey) -> SourcePartition:
-        return SourcePartition(source=self._name(key), topic_id=key.topic_id, partition=int(key.partition))
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = SourcePartition(source=self._name(key), topic_id=key.topic_id, partition=int(key.partition))
+        return place
 
     def _name(self, key: PartitionKey) -> str:
         """The same from one look at the table to the next."""

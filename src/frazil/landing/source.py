@@ -91,8 +91,8 @@ class SliceSource:
         progress = await within(read_progress(self._lake.objects, self.home), deadline_ms, "reading progress") if self.home else {}
         self._loaded_at_ms = now_ms
         before = {state.key: self.ledger.table_offset(state.key) for state in states}
-        self.ledger.load(progress)
-        states = await self._look(topics, pinned)
+        if self.ledger.load(progress):
+            states = await self._look(topics, pinned)
         self.board.note_reset([(state, before.get(state.key)) for state in states])
         if any(map(_is_ahead, states)):
             # Another process has landed what came after our look at the log; a table that is still ahead then is a matter for check_ends.
