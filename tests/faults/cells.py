@@ -75,6 +75,7 @@ def summary(cells: dict[str, Any]) -> dict[str, Any]:
         "runs": sum(one["runs"] for one in cells.values()),
         "runs_least": min((one["runs"] for one in cells.values()), default=0),
         "violations": sum(len(one["violations"]) for one in cells.values()),
+        "rest": sum(one["rest"] for one in cells.values()),
         "not_fired": sum(one["runs"] - one["fired"] for one in cells.values()),
         "live_max_s": max((one["live_max_s"] for one in cells.values()), default=0.0),
         "loud_max_s": max((one["loud_max_s"] for one in cells.values()), default=0.0),
@@ -85,9 +86,10 @@ def summary(cells: dict[str, Any]) -> dict[str, Any]:
 def add(cells: dict[str, Any], outcome: Outcome) -> None:
     one = cells.setdefault(
         f"{outcome.point} {outcome.answer}",
-        {"runs": 0, "fired": 0, "met": 0, "live_max_s": 0.0, "loud_max_s": 0.0, "forms": {}, "violations": []},
+        {"runs": 0, "rest": 0, "fired": 0, "met": 0, "live_max_s": 0.0, "loud_max_s": 0.0, "forms": {}, "violations": []},
     )
     one["runs"] += 1
+    one["rest"] += outcome.rest
     one["fired"] += outcome.fired
     one["met"] += outcome.met
     one["live_max_s"] = max(one["live_max_s"], round(outcome.live_s, 2))

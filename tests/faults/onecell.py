@@ -8,6 +8,8 @@ Everything is in virtual time and one process; a run is a function of (point, an
     3 late wake  as before, and it goes on only after its successor has landed everything
     4 pair       two processes land from the beginning, both meet the answer, one is killed at the point
 
+Every other run goes through our REST client to HTTP answers (tests/faults/virtualrest.py), the others through the catalog port.
+
 The log holds good records, poison, control batches and a transaction that was aborted. Judges: an independent reader of what is stored,
 and the statuses as published.
 """
@@ -17,10 +19,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from tests.faults.virtualrest import ROOT, Located, VirtualHttp, rest_catalog
 from tests.simulation.independent import Table
 from tests.simulation.loop import run_virtual
 from tests.simulation.processes import CatalogDoor, Killed, MetadataDoor, ObjectsDoor, PointersDoor, Process, Server
@@ -74,6 +76,8 @@ class Outcome:
     point: str
     answer: str
     form: str
+    rest: bool = False
+    """Through our REST client and HTTP answers, not through the catalog port alone."""
     violations: list[str] = field(default_factory=list)
     fired: bool = False
     """The point was reached."""
@@ -82,6 +86,17 @@ class Outcome:
     live_s: float = 0.0
     loud_s: float = 0.0
     """Longest silence about a stall that was seen."""
+
+
+class Anywhere(dict[str, tuple[bytes, int]]):
+    """The bucket by locations of either spelling."""
+
+    def __init__(self, objects: dict[str, tuple[bytes, int]]) -> None:
+        super().__init__()
+        self._objects = objects
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._objects.get(key.removeprefix(ROOT), default)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,7 +122,7 @@ class Life:
 class Cell:
     """The world of one run."""
 
-    def __init__(self, outcome: Outcome, seed: int, open_catalog: Callable[..., Catalog] | None = None) -> None:
+    def __init__(self, outcome: Outcome, seed: int) -> None:
         self.outcome = outcome
         self.chance = random.Random(f"{outcome.point} {outcome.answer} {seed}")
         self.world = World(seed)
@@ -116,7 +131,7 @@ class Cell:
         self.bad: set[tuple[int, int]] = set()
         self.lives: list[Life] = []
         self.transactions = 0
-        self._open_catalog = open_catalog
+        self.tokens: dict[str, float] = {}
 
     # --- the log -----------------------------------------------------------------------------------------------------
 
@@ -199,7 +214,7 @@ class Cell:
             index=index,
             reader=LogReader(door, index, BlockCache(1 << 20), offload=InlineOffload()),
             objects=door,
-            catalogs={"default": CatalogDoor(self.server, catalog)},
+            catalogs={"default": self._seen(process, faults, objects, catalog, chance)},
             source="cluster/1",
             clock=process.clock,
             chance=chance,
@@ -208,10 +223,22 @@ class Cell:
         )
         return Landing(deps, SETTINGS)
 
+    def _seen(
+        self, process: Process, faults: FaultPoints, objects: FaultyObjects, catalog: FaultyCatalog, chance: random.Random
+    ) -> Catalog:
+        """The catalog as the process reaches it."""
+        if not self.outcome.rest:
+            return CatalogDoor(self.server, catalog)
+        http = VirtualHttp(self.server, catalog, self.world.clock, random.Random(chance.random()), self.tokens)
+        deps = CatalogDeps(objects=objects, offload=InlineOffload(), clock=process.clock, chance=chance, faults=faults)
+        return rest_catalog(http, deps, ObjectsDoor(self.server, objects))
+
     def _catalog(self, objects: FaultyObjects, faults: FaultPoints, chance: random.Random, script: int, *, steady: bool) -> FaultyCatalog:
         """Catalog answers meet a catalog that is a service; store answers also one that keeps its metadata in our store."""
         world, words = self.world, self._words()
-        store: Any = objects if self.outcome.answer in STORE_FAULTS else MemoryObjects(world.bucket, world.clock)
+        store: Any = objects if self.outcome.answer in STORE_FAULTS and not self.outcome.rest else MemoryObjects(world.bucket, world.clock)
+        if self.outcome.rest:
+            store, faults = Located(store), FaultPoints()  # a server's own; the client passes the points
         deps = CatalogDeps(objects=store, offload=InlineOffload(), clock=world.clock, chance=chance, faults=faults)
         inner = PointerCatalog(PointersDoor(self.server, world.pointers), deps)  # type: ignore[arg-type] # the same methods
         plan = FaultPlan(rates=dict.fromkeys(words, 1.0 / len(words))) if steady and words else FaultPlan()
@@ -235,7 +262,7 @@ class Cell:
     def table(self, ident: str) -> Table | None:
         """The table as stored."""
         location = self.world.pointers._locations.get(ident)
-        return None if location is None else Table(self.world.bucket.objects, location, {})
+        return None if location is None else Table(Anywhere(self.world.bucket.objects), location, {})
 
     def landed(self) -> int:
         return sum(table.total_records() for ident in (TABLE, f"{TABLE}_dead") if (table := self.table(ident)) is not None)
@@ -373,7 +400,8 @@ def run_cell(point: str, answer: str, run: int) -> Outcome:
 
 
 def _run(point: str, answer: str, run: int, again: int) -> Outcome:
-    outcome = Outcome(point=point, answer=answer, form=FORMS[run % len(FORMS)])
+    rest = (run + POINTS.index(point) + ANSWERS.index(answer)) % 2 == 1
+    outcome = Outcome(point=point, answer=answer, form=FORMS[run % len(FORMS)], rest=rest)
 
     async def main() -> None:
         cell = Cell(outcome, run + 1_000 * again)
