@@ -263,13 +263,13 @@ class KafkaLog:
         Brokers end their answer with the watermark they had before they looked for batches, so the end of such a gap is sure (F11).
         """
         leader = self._partitions[want.key].leader
-        empty_to: list[int] = []
-        for _ in range(2):
-            found = (await self._fetch(leader, [want]))[want.key]
-            if found.data:
-                return found
-            empty_to.append(found.bounds.end)
-        return Slice(key=want.key, base=want.offset, end=max(want.offset, empty_to[0]), data=b"", bounds=found.bounds)
+        seen = (await self._fetch(leader, [want]))[want.key]
+        if seen.data:
+            return seen
+        again = (await self._fetch(leader, [want]))[want.key]
+        if again.data:
+            return again
+        return Slice(key=want.key, base=want.offset, end=max(want.offset, seen.bounds.end), data=b"", bounds=again.bounds)
 
     async def _fetch(self, leader: int, wants: Sequence[Want]) -> dict[PartitionKey, Slice]:
         by_id = all(self._partitions[want.key].topic.has_id for want in wants)
