@@ -56,6 +56,8 @@ class Schemas:
         if "a" in names and "A" in names and chance.random() < 0.8:
             names.remove("A")
         form["fields"] = [{"name": name, "type": self.type(depth + 1)} for name in names]
+        if chance.random() < 0.1 and form["fields"]:
+            form["fields"][0]["aliases"] = chance.sample(_NAMES, 2)
         return form
 
     def type(self, depth: int) -> Any:

@@ -13,6 +13,7 @@ from frazil.schemas.avro.columns import Wanted
 from frazil.schemas.avro.tree import Node
 from frazil.schemas.framing import Found
 from frazil.schemas.growth import join
+from frazil.schemas.policy import PLAIN, Policy
 from frazil.schemas.unfit import Unfit
 
 _NUMBERS = (b"\xff" * 9, b"\x80" * 9 + b"\x01", b"\xff" * 9 + b"\x02", b"\x80\x00", b"\x7f")
@@ -44,7 +45,17 @@ def random_options(chance: random.Random) -> DecodeOptions:
         columns_max=chance.choice((1, 3, 8, 20)) if rare() < 0.1 else 1000,
         value_bytes_max=chance.choice((10, 30, 100)) if rare() < 0.1 else 1 << 20,
         depth_max=chance.choice((0, 1, 2, 3)) if rare() < 0.2 else 64,
+        policy=random_policy(chance) if rare() < 0.3 else PLAIN,
     )
+
+
+def random_policy(chance: random.Random) -> Policy:
+    """One of those that the kernel reads for: overflow is the twin's."""
+    way = chance.random()
+    if way < 0.4:
+        return Policy(conflict="suffix")
+    unknown = chance.choice(("add", "ignore", "deadletter"))
+    return Policy(unknown=unknown, renames={"a": "renamed", "b0": "c"} if way < 0.8 else {})
 
 
 def random_table(chance: random.Random, nodes: list[Node]) -> Table:

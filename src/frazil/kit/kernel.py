@@ -10,7 +10,7 @@ from functools import cache
 from types import ModuleType
 from typing import Final
 
-KERNEL_VERSION: Final = "0.2.0"
+KERNEL_VERSION: Final = "0.1.0"
 """The only version that is used: another one may mean something else by the same call."""
 
 _LOG = logging.getLogger("frazil.kernel")
