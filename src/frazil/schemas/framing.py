@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
-
 import pyarrow.compute as pc
 
 from frazil.schemas.arrays import BinaryColumn
