@@ -28,6 +28,8 @@ from frazil.metadata.topics import TopicRecord
 
 SHAPES = 5
 """A slice is in memory as read, as values, as columns, as a file, and what allocators keep of the one before: measured, each as large."""
+_LOOK_SHARE = 50
+"""Looking takes at most one part in so many of the time: with tens of thousands of partitions it is done less often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,7 @@ class SliceSource:
         self.decided = False
         """The last slice found the end of a transaction that was waited for, or there is more to look through: no pause is due."""
         self._loaded_at_ms = float("-inf")
+        self._look_again_ms = float("-inf")
 
     def new_cursor(self) -> Cursor:
         """Another way of reading on, that begins without knowledge."""
@@ -169,11 +172,16 @@ class SliceSource:
 
     def look(self) -> None:
         """Brings the board's numbers up to date from memory."""
+        begun_ms = self._deps.clock.monotonic_ms()
+        if begun_ms < self._look_again_ms:
+            return
         now_ms = self._deps.clock.now_ms()
         seen = waiting(self.states, self.ledger, self._deps.index, self._ends)
         self.board.freshness_ms = 0 if seen.oldest_ms is None else max(0, now_ms - seen.oldest_ms)
         self.board.waiting_partition = seen.partition
-        self.board.see_lag(seen.records, self._deps.clock.monotonic_ms())
+        ended_ms = self._deps.clock.monotonic_ms()
+        self.board.see_lag(seen.records, ended_ms)
+        self._look_again_ms = ended_ms + _LOOK_SHARE * (ended_ms - begun_ms)
 
     def waiting_bytes(self, enough: int, reached: Mapping[PartitionKey, int] | None = None) -> int:
         """Bytes that wait for the next slice, counted up to ``enough``. ``reached``: partitions that are read from further on."""
