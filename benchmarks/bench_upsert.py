@@ -3,7 +3,7 @@
     python benchmarks/bench_upsert.py [--out docs/results/bench-upsert.json] [--keys 20000000] [--updates 10000000] [--seconds-max 900]
 
 Events are made by SQL (``EVENTS``), written as JSON in lz4 batches into a log on disk (file store, SQLite), and landed by a process of its
-own with the settings of the product: one table, ``mode=upsert``, deletes by operation and by tombstone, a SQL catalog. First the keys, then
+own: one table, ``mode=upsert``, deletes by operation and by tombstone, a SQL catalog. First the keys, then
 the updates and deletes; the second part is timed: events per second from the start of that process to its last commit, folding included.
 Meanwhile DuckDB counts and sums the table and, one after the other, a clean copy made before the updates began. At the end the table is
 compared, row by row, with the last event of each key as SQL says it; and what landing does not know of SQL, SQL does not know of landing.
@@ -59,6 +59,8 @@ from frazil.records.building import BatchOptions, Record
 PARTITIONS = 4
 SHARDS = 4
 CHUNK = 200_000
+SLICE_ROWS, SLICE_BYTES = 800_000, 128 * 1024 * 1024
+"""Of settings that are not the defaults: larger slices, because a backlog of updates writes the table again once a slice."""
 BATCH_RECORDS = 10_000
 TABLE, CLEAN = "lake.accounts", "lake.clean"
 COLUMNS = ("id long", "region string", "customer string", "amount double", "seen timestamptz")
@@ -170,7 +172,7 @@ async def land(directory: pathlib.Path, records: int) -> None:
             offload=offload,
             faults=FaultPoints(),
         ),
-        LandingSettings(auto=None),
+        LandingSettings(auto=None, slice_rows_max=SLICE_ROWS, slice_bytes_max=SLICE_BYTES),
     )
     task = spawn("landing", landing.run())
     done, begun, seen = 0, time.monotonic(), ""

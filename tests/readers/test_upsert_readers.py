@@ -57,7 +57,7 @@ class Lake:
         delta = await (
             self.delta.equality(table, touched, None)
             if write == "equality"
-            else self.delta.positions(table, touched, await self.delta.look(table, touched, None))
+            else self.delta.positions(table, await self.delta.look(table, touched, None))
         )
         landed = Landed(
             base=table, files=(*files, *delta.files), removal=delta.removal, rebase=False, summary={KEYS_SUMMARY: json.dumps(keys)}

@@ -91,6 +91,7 @@ def landing_settings(settings: FrazilSettings) -> LandingSettings:
         auto=auto,
         commit_interval_ms=given.commit_interval_ms,
         slice_bytes_max=given.slice_bytes_max,
+        slice_rows_max=given.slice_rows_max,
         slices_bytes_max=given.slices_bytes_max,
         progress_idle_ms=given.progress_idle_ms,
         call_deadline_ms=given.call_timeout_ms,

@@ -109,6 +109,7 @@ class LandingSettings:
     commit_interval_ms: int = setting(5_000, "time between two commits of an automatic table", least=1_000)
     commit_bytes: int = setting(64 * 1024 * 1024, "raw bytes that commit before the interval", least=1024)
     slice_bytes_max: int = setting(64 * 1024 * 1024, "value bytes of one table that are landed in one go", least=64 * 1024)
+    slice_rows_max: int = setting(500_000, "records of one table that are landed in one go", least=1_000)
     slices_bytes_max: int = setting(640 * 1024 * 1024, "memory for the slices of all tables together, bytes", least=1024 * 1024)
     cache_bytes: int = setting(64 * 1024 * 1024, "block cache of the landing process, bytes", least=0)
     progress_idle_ms: int = setting(60_000, "how long progress without rows may wait", least=1_000)
@@ -117,7 +118,9 @@ class LandingSettings:
     share_lease_ms: int = setting(10_000, "how long the tables of a dead process wait for another, with landing.share", least=1_000)
     rewrite: bool = setting(True, "merge small data files and fold deletes of upsert tables")
     rewrite_bytes_max: int = setting(
-        512 * 1024 * 1024, "memory of one such rewrite; an eighth of it is the size on disk up to which files are merged", least=8 * 1024 * 1024
+        512 * 1024 * 1024,
+        "memory of one such rewrite; an eighth of it is the size on disk up to which files are merged",
+        least=8 * 1024 * 1024,
     )
     key_cache_bytes: int = setting(256 * 1024 * 1024, "key columns of upsert tables held in memory, per catalog", least=0)
     snapshots_max: int = setting(100, "recent snapshots kept in a table", least=2)

@@ -90,13 +90,14 @@ class RowDelta:
             hits = [replace(hit, rows=left) for hit, left in rows if left.num_rows]
         return Found(live=live, hits=tuple(hits), heavy=_heaviest(live, hits, dead, bounds))
 
-    async def positions(self, table: LoadedTable, keys: pa.Table, found: Found) -> Delta:
+    async def positions(self, table: LoadedTable, found: Found) -> Delta:
         """Deletes by place what was found in this head; files that have too many such rows are written without them, in the same commit."""
         light = [hit for hit in found.hits if hit.entry.file.path not in found.heavy]
         files = await self.delete_hits(table, light) if light else ()
         if not found.heavy:
             return Delta(files=files)
-        copied = await self._copied(table, found.live, [entry for entry in found.live.data if entry.file.path in found.heavy], keys)
+        places = {hit.entry.file.path: hit.rows.column(PLACE).combine_chunks() for hit in found.hits}
+        copied = await self._copied(table, found.live, [entry for entry in found.live.data if entry.file.path in found.heavy], places)
         return replace(copied, files=(*copied.files, *files))
 
     async def delete_hits(self, table: LoadedTable, hits: Iterable[Hits]) -> tuple[DataFile, ...]:
@@ -121,16 +122,20 @@ class RowDelta:
     async def copy(self, table: LoadedTable, keys: pa.Table) -> Delta:
         """Writes the files with old rows again, without them. Raises Corrupt, Refused, RetryLater."""
         live, hits = await self._find(table, keys)
-        return await self._copied(table, live, [hit.entry for hit in hits], keys) if hits else Delta()
+        places = {hit.entry.file.path: hit.rows.column(PLACE).combine_chunks() for hit in hits}
+        return await self._copied(table, live, [hit.entry for hit in hits], places) if hits else Delta()
 
-    async def _copied(self, table: LoadedTable, live: Live, entries: Sequence[Entry], keys: pa.Table) -> Delta:
+    async def _copied(self, table: LoadedTable, live: Live, entries: Sequence[Entry], gone: Mapping[str, ArrowArray]) -> Delta:
+        """The files without the rows at the places ``gone``, and what else that changes."""
         deletes = await self.reader.deletes(live)
+        dead = {**deletes.dead, **{path: pa.concat_arrays([deletes.dead.get(path, places[:0]), places]) for path, places in gone.items()}}
+        deletes = replace(deletes, dead=dead)
         paths = {entry.file.path for entry in entries}
         waiting, made = iter(entries), list[DataFile]()
 
         async def lane() -> None:
             for entry in waiting:
-                rows = await self.reader.surviving(table, entry, deletes, without=keys)
+                rows = await self.reader.surviving(table, entry, deletes)
                 made.extend(await self.writer.write(table, rows, spec_id=entry.file.spec_id) if rows.num_rows else ())
 
         lanes = [spawn(f"copy {table.ident} {number}", lane()) for number in range(_LANES)]

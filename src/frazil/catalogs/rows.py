@@ -46,11 +46,9 @@ class RowReader:
         """The deletes of a head, read."""
         return Deletes(dead=await self._files.dead(live.of_content(POSITION)), equality=live.of_content(EQUALITY))
 
-    async def surviving(self, table: LoadedTable, entry: Entry, deletes: Deletes, without: pa.Table | None = None) -> pa.Table:
-        """The live rows of one file in the table's columns, less those whose key is in ``without``. Raises Corrupt, Refused, RetryLater."""
+    async def surviving(self, table: LoadedTable, entry: Entry, deletes: Deletes) -> pa.Table:
+        """The live rows of one file in the table's columns. Raises Corrupt, Refused, RetryLater."""
         groups = await self.keys_against(table, entry, deletes)
-        if without is not None:
-            groups = [*groups, storage(without)]
         data = await whole_file(self._deps.objects, self._locations, entry.file.path)
         schema = arrow_schema(table)
         dead = deletes.dead.get(entry.file.path)

@@ -84,7 +84,7 @@ async def _delta(lake: Lake, base: LoadedTable, touched: Touched, landed: Landed
         newest = await _newest(lake, base, landed, touched)
         if ref_snapshot(newest.metadata, MAIN) != ref_snapshot(base.metadata, MAIN):
             base, found = newest, await lake.delta.look(newest, touched.keys, folding.bounds)
-    return base, await lake.delta.positions(base, touched.keys, found)
+    return base, await lake.delta.positions(base, found)
 
 
 async def _newest(lake: Lake, base: LoadedTable, landed: Landed, touched: Touched) -> LoadedTable:

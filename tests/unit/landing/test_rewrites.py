@@ -56,7 +56,7 @@ class Table:
             found = await (
                 self.delta.equality(table, keys, None)
                 if by == "equality"
-                else self.delta.positions(table, keys, await self.delta.look(table, keys, None))
+                else self.delta.positions(table, await self.delta.look(table, keys, None))
             )
             extra = found.files
         summary = {KEYS_SUMMARY: json.dumps(["id"])}
