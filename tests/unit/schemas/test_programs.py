@@ -90,6 +90,15 @@ def test_a_type_within_itself_is_the_twins_from_there_on() -> None:
     assert op == ("record", [(0, ("integer", True)), (1, ("union", [("null",), TWIN]))], [])
 
 
+def test_a_type_within_itself_is_the_twins_without_a_column_too() -> None:
+    """The twin counts how deep a type is nested in itself; a spare column must not take a level that is not counted."""
+    fields = [{"name": "v", "type": "int"}, {"name": "next", "type": ["null", "N"]}]
+    node = parse(json.dumps({"type": "record", "name": "N", "fields": fields}))
+    schema = parse_columns(["v int"])
+    program = avro_program(node, [member_of(schema.field(0))], NameIndex(schema.names), strict=False)
+    assert op_of(program) == ("record", [(0, ("integer", True)), (-1, ("union", [("null",), TWIN]))], [])
+
+
 def test_a_type_with_too_many_parts_has_no_program() -> None:
     """Fifteen records that each name the one before twice: 32,768 fields."""
     inner: Any = {"type": "record", "name": "R0", "fields": [{"name": "v", "type": "int"}]}

@@ -90,7 +90,7 @@ class _Compiler:
         for name, node in fields:
             at = index.find(name)
             if at is None:
-                placed.append(self._homeless(node))
+                placed.append(self._homeless(node, above))
             elif at in taken:
                 return TWIN
             else:
@@ -101,7 +101,7 @@ class _Compiler:
             return TWIN
         return ("record", placed, absent)
 
-    def _homeless(self, node: Node) -> tuple[int | None, Op]:
+    def _homeless(self, node: Node, above: tuple[int, ...]) -> tuple[int | None, Op]:
         if self._strict and node.kind == "union":
             nulls = [number for number, branch in enumerate(node.inner) if branch.kind == "null"]
             return None, ("only-branch", nulls[0]) if nulls else TWIN
@@ -110,7 +110,7 @@ class _Compiler:
         spare = None if self._strict else self.budget.spare(node)
         if spare is None:
             return None, TWIN
-        return spare[0], self._member(node, spare[1], ())
+        return spare[0], self._member(node, spare[1], above)
 
     def _member(self, node: Node, member: Member, above: tuple[int, ...]) -> Op:
         null = TWIN if member.required else NULL
