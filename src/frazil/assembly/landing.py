@@ -7,6 +7,7 @@ import logging
 from dataclasses import replace
 
 from frazil.assembly.health import health_served, landing_report
+from frazil.assembly.knocking import check_default_catalog
 from frazil.assembly.log_lines import set_up_logging
 from frazil.assembly.namedcatalogs import CatalogBook
 from frazil.assembly.registry import opened_registry, registry_beside
@@ -42,6 +43,7 @@ async def run_landing(settings: FrazilSettings, *, supervised: bool, with_regist
         registry_beside(settings, stores, wanted=with_registry),
     ):
         index = LogIndex(stores.metadata, shards=stores.instance.shards, producers=False)
+        await check_default_catalog(settings, stores.catalog)
         book = CatalogBook(settings, stores.catalog_deps, stores.catalog)
         await book.refresh(stores.metadata)
         name, sharing = _sharing(settings, stores)

@@ -107,6 +107,10 @@ class Catalog(Protocol):
         """The store of the tables' files where the catalog decides that; its keys are locations. None: the process's own object store."""
         return None
 
+    async def unfit(self) -> str:
+        """Why no commit of ours can ever succeed, as the catalog says of itself; empty: nothing is known. Raises Refused, RetryLater."""
+        return ""
+
     async def reading(self, table: LoadedTable) -> Mapping[str, str]:
         """What another engine needs to read the table's files, under Iceberg's ``s3.*`` names; empty when the locations are enough.
 

@@ -132,6 +132,10 @@ class RestCatalog(Catalog):
         await self._client.send(Call(method="DELETE", path=path, query={"purgeRequested": "false"}, what=f"dropping table {ident}"))
         self._objects.forget(ident)
 
+    async def unfit(self) -> str:
+        """See ``Catalog.unfit``."""
+        return _without(COMMIT_ENDPOINT) if (await self._client.config()).lacks(COMMIT_ENDPOINT) else ""
+
     async def reading(self, table: LoadedTable) -> Mapping[str, str]:
         """See ``Catalog.reading``."""
         return await self._objects.reading(table.metadata_location)
