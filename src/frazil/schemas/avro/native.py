@@ -117,13 +117,7 @@ class NativeWrittenDecoder(WrittenDecoder):
         """The columns with what the slice adds. Nothing is read when no writer adds anything, as nearly always."""
         if self._declared is not None or not self._grows or all(self._is_quiet(target, one.writer) for one in seen):
             return target
-        first: dict[tuple[int, ...], tuple[int, Writer]] = {}
-        for one in seen:
-            row = self._first_readable(one, column)
-            known = first.get(one.writer.key)
-            if row is not None and (known is None or row < known[0]):
-                first[one.writer.key] = (row, one.writer)
-        return self._grow(target, {writer.key: writer for _, writer in sorted(first.values(), key=lambda pair: pair[0])})
+        return self._grow(target, self._readable(seen, column))
 
     def _is_quiet(self, target: pa.Schema, writer: Writer) -> bool:
         """Whether a writer adds nothing to the columns."""
@@ -139,19 +133,32 @@ class NativeWrittenDecoder(WrittenDecoder):
             self._quiet.add(writer.key)
         return quiet
 
-    def _first_readable(self, one: _Seen, column: BinaryColumn) -> int | None:
-        """The first record with a head that can be read; None when there is none."""
-        most = self._options.value_bytes_max
-        for row in range(one.row, len(column)):
-            value = column[row].as_py()
-            if value is None or len(value) > most or not value.startswith(one.head):
-                continue
-            try:
-                one.writer.read(value, len(one.head))
-            except Unfit:
-                continue
-            return row
-        return None
+    def _readable(self, seen: Sequence[_Seen], column: BinaryColumn) -> dict[tuple[int, ...], Writer]:
+        """The writers with a record that can be read, in the order of the first such. One pass, however many heads there are."""
+        found: dict[tuple[int, ...], Writer] = {}
+        pending = {one.head: one.writer for one in seen}
+        begin = min(one.row for one in seen)
+        while pending and begin < len(column):
+            for value in column.slice(begin, self._part_rows).to_pylist():
+                writer = None if value is None else self._reads(value, pending)
+                if writer is not None:
+                    found[writer.key] = writer
+                    pending = {head: one for head, one in pending.items() if one.key != writer.key}
+            begin += self._part_rows
+        return found
+
+    def _reads(self, value: bytes, pending: Mapping[bytes, Writer]) -> Writer | None:
+        """The writer of a value, if it is one of ``pending`` and the value can be read."""
+        if len(value) > self._options.value_bytes_max or not pending:
+            return None
+        try:
+            _, at = self._choose(value)
+            writer = pending.get(value[:at])
+            if writer is not None:
+                writer.read(value, at)
+        except Unfit:
+            return None
+        return writer
 
     def _compiled_for(self, schema: pa.Schema, seen: Sequence[_Seen]) -> _Compiled:
         """The programs of a slice's writers; the last ones are kept. Raises ValueError for columns without plan."""
