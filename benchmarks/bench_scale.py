@@ -2,8 +2,8 @@
 
     python benchmarks/bench_scale.py [--records 6000000] [--out docs/results/bench-scale.json]
 
-Each process is held to one core. Two loads: one huge topic (eight partitions, one table, one committer: parts of a slice are shared) and four
-topics with a table each (tables are shared). Rates are read from the tables' snapshots, between the first and the last tenth of the rows,
+Each process is held to one core. Two loads: one huge topic (eight partitions, one table, one committer: parts of a slice are shared) and
+four topics with a table each (tables are shared). Rates are read from the tables' snapshots, between the first and the last tenth of the rows,
 so that starting processes and waiting for a lease are left out. Every row is counted at the end.
 """
 
@@ -21,10 +21,10 @@ import tempfile
 import time
 from typing import Any
 
-from benchmarks.json_events import events
-from benchmarks.results import frame, write
 from confluent_kafka import Producer
 
+from benchmarks.json_events import events
+from benchmarks.results import frame, write
 from frazil.admin.port import TableDetail
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.tables import open_tables

@@ -37,7 +37,7 @@ class Grouping:
 
 
 def group_rows(rows: pa.Table, schema: JsonObject, spec: JsonObject, order: JsonObject) -> Grouping:
-    """Partitions of ``rows``, which have the shape of ``schema`` and are at least one. Raises Refused for a layout that cannot be written."""
+    """Partitions of ``rows``, which have the shape of ``schema`` and are at least one. Raises Refused for one that cannot be written."""
     keys = [keys_of(transform, source.type, _column(rows, source)) for source, transform in bound_fields(spec["fields"], schema)]
     codes = _codes([key.array for key in keys], rows.num_rows)
     starts, counts, firsts = _stretches(codes, rows.num_rows)

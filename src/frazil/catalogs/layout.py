@@ -7,7 +7,7 @@ is the id of a partition field of the same column and transform, as other writer
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from frazil.catalogs.arrow import IcebergType
@@ -37,7 +37,7 @@ class SortField:
     """One key of the order of rows within files."""
 
     column: str
-    transform: Transform = Transform(name="identity")
+    transform: Transform = field(default_factory=lambda: Transform(name="identity"))
     descending: bool = False
     nulls_first: bool = True
 

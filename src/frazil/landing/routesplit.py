@@ -95,7 +95,7 @@ def first_offsets(rows: Rows) -> dict[PartitionKey, int]:
     found: dict[PartitionKey, int] = {}
     offsets = rows.records.column("offset")
     for origin, begin in _begins(rows):
-        first = offsets[begin].as_py()
+        first = int(offsets[begin].as_py() or 0)
         found[origin.key] = min(first, found.get(origin.key, first))
     return found
 

@@ -116,8 +116,8 @@ def test_status_counts_dead_letters_and_says_how_to_see_them(rig: Rig) -> None:
     rig.tables.rows = [table_row("lake.bad", "bad", dead_letters=5), table_row("lake.good", "good")]
     done = rig.run("land", "status", "-o", "json")
     assert [json.loads(line)["dead_letters"] for line in done.stdout.splitlines()] == [5, 0]
-    assert "FROM lake.bad_dead" in done.stderr
-    assert "lake.good_dead" not in done.stderr
+    assert "frazil deadletter show lake.bad" in done.stderr
+    assert "lake.good" not in done.stderr
     assert done.exit_code == 0
 
 
