@@ -1,1 +1,1 @@
-"""Other servers. Not built yet; its issue has not come."""
+"""Servers beside Kafka's: the schema registry, health and metrics, on one small HTTP server."""
