@@ -193,7 +193,7 @@ def _check(spec: LandingSpec) -> None:
             f"table {spec.table} has one row per key: an old event would take the place of newer ones; produce it to the topic again"
         )
     if "route" in spec.options:
-        raise Refused(f"{spec.table} is a route: which table a letter belongs to is decided when it is read; use `frazil land reset`")
+        raise Refused(f"{spec.table} is a route, and its letters are of many tables (`target_name`): produce them to the topic again")
 
 
 def _noted(table: LoadedTable) -> tuple[str, ...]:
