@@ -3,7 +3,7 @@
     python benchmarks/bench_scale.py [--records 6000000] [--out docs/results/bench-scale.json]
 
 Each process is held to one core. Two loads: one huge topic (eight partitions, one table, one committer: parts of a slice are shared) and
-four topics with a table each (tables are shared). Rates are read from the tables' snapshots, between the first and the last tenth of the rows,
+four topics with a table each (tables are shared). Rates are read from snapshots, between the first and last tenth of rows,
 so that starting processes and waiting for a lease are left out. Every row is counted at the end.
 """
 

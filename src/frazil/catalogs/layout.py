@@ -6,8 +6,9 @@ is the id of a partition field of the same column and transform, as other writer
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from frazil.catalogs.arrow import IcebergType
@@ -37,7 +38,7 @@ class SortField:
     """One key of the order of rows within files."""
 
     column: str
-    transform: Transform = field(default_factory=lambda: Transform(name="identity"))
+    transform: Transform = dataclasses.field(default_factory=lambda: Transform(name="identity"))
     descending: bool = False
     nulls_first: bool = True
 
