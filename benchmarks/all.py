@@ -28,6 +28,7 @@ BENCHMARKS = {
     "s3model": ["benchmarks/bench_s3model.py"],
     "rest-commits": ["benchmarks/bench_rest_commits.py"],
     "memory": ["benchmarks/bench_memory.py"],
+    "scale": ["benchmarks/bench_scale.py"],
     "upsert": ["benchmarks/bench_upsert.py"],
 }
 
