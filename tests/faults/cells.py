@@ -1,6 +1,7 @@
 """The fault matrix: every kill point of landing × every answer of a catalog and of a store, at least five runs a cell, all in virtual time.
 
     python -m tests.faults.cells --runs 5        writes docs/results/fault-matrix.json; goes on where it was stopped
+    python -m tests.faults.cells --kind upsert   the same on a table with one row per key: docs/results/fault-matrix-upsert.json
     python -m tests.faults.cells --print         the table of the result file
 
 A cell's number in the table is its runs; a cell with a violation shows it. See tests/faults/onecell.py for what a run is.
@@ -20,23 +21,28 @@ from concurrent.futures import ProcessPoolExecutor
 from types import FrameType
 from typing import Any
 
-from tests.faults.onecell import ANSWERS, FORMS, POINTS, Outcome, run_cell
+from tests.faults.onecell import ANSWERS, FORMS, POINTS, Cell, Outcome, run_cell
+from tests.faults.upsertcell import UpsertCell
 from tests.simulation.results import RESULTS, commit_id, write_result
 
-NAME = "fault-matrix.json"
+KINDS: dict[str, tuple[type[Cell], str]] = {
+    "append": (Cell, "fault-matrix.json"),
+    "upsert": (UpsertCell, "fault-matrix-upsert.json"),
+}
+Job = tuple[str, str, int, str]
 RUN_S_MAX = 60
 """Real seconds after which a run counts as stuck; one takes a third of a second."""
 
 
-def run_one(job: tuple[str, str, int]) -> tuple[tuple[str, str, int], Outcome]:
+def run_one(job: Job) -> tuple[Job, Outcome]:
+    point, answer, run, kind = job
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # every fault is on purpose
     signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(RUN_S_MAX)
     try:
-        return job, run_cell(*job)
+        return job, run_cell(point, answer, run, KINDS[kind][0])
     except _Stuck as error:
-        point, answer, run = job
         violation = f"LIVE: a run that takes seconds did not end: {error}"
         return job, Outcome(point=point, answer=answer, form=FORMS[run % len(FORMS)], violations=[violation])
     finally:
@@ -104,8 +110,10 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--again", action="store_true", help="forget earlier results")
     parser.add_argument("--print", action="store_true", help="only print the table of the result file")
+    parser.add_argument("--kind", choices=sorted(KINDS), default="append")
     options = parser.parse_args()
-    path = RESULTS / NAME
+    name = KINDS[options.kind][1]
+    path = RESULTS / name
     known: dict[str, Any] = json.loads(path.read_text()) if path.exists() and not options.again else {}
     if options.print:
         print(table(known["each"]))
@@ -114,17 +122,17 @@ def main() -> int:
     cells: dict[str, Any] = known["each"] if known.get("commit") == commit and not commit.endswith("+") else {}
     begun, seconds = time.monotonic(), known.get("seconds", 0.0) if cells else 0.0
     jobs = [
-        (point, answer, run)
+        (point, answer, run, options.kind)
         for run in range(options.runs)
         for point in POINTS
         for answer in ANSWERS
         if cells.get(f"{point} {answer}", {"runs": 0})["runs"] <= run
     ]
-    command = f"python -m tests.faults.cells --runs {options.runs}"
+    command = f"python -m tests.faults.cells --runs {options.runs}" + (f" --kind {options.kind}" if options.kind != "append" else "")
 
     def save() -> None:
         values = {**summary(cells), "seconds": round(seconds + time.monotonic() - begun, 1), "each": cells}
-        write_result(NAME, command, values, commit=commit)
+        write_result(name, command, values, commit=commit)
 
     with ProcessPoolExecutor(options.workers) as pool:
         for number, (job, outcome) in enumerate(pool.map(run_one, jobs, chunksize=4), 1):

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -122,6 +123,8 @@ class Life:
 class Cell:
     """The world of one run."""
 
+    settings = SETTINGS
+
     def __init__(self, outcome: Outcome, seed: int) -> None:
         self.outcome = outcome
         self.chance = random.Random(f"{outcome.point} {outcome.answer} {seed}")
@@ -140,18 +143,30 @@ class Cell:
         world, chance = self.world, self.chance
         for _ in range(batches):
             partition = chance.randrange(2)
-            values: list[bytes | None] = [b'{"n":%d}' % n for n in range(chance.randrange(2, 6))]
+            values = self.values(partition, chance.randrange(2, 6))
             poison = chance.randrange(len(values)) if chance.random() < 0.5 else -1
             if poison >= 0:
                 values[poison] = b'{"n":'
             offsets = await world.produce("t", values, partition=partition)
             for at, offset in enumerate(offsets):
                 (self.bad if at == poison else self.good).add((partition, offset))
+            self.appended(partition, offsets, values)
             if chance.random() < 0.3:
                 self.transactions += 1
                 await world.append("t", partition, marker(commit=True, producer_id=100 + self.transactions))
             if chance.random() < ABORTED_SHARE:
                 await self._abort(partition)
+
+    async def set_up(self) -> None:
+        """The topic, and how it lands."""
+        await self.world.topics.create("t", 2)
+
+    def values(self, partition: int, count: int) -> list[bytes | None]:
+        """Good values."""
+        return [b'{"n":%d}' % n for n in range(count)]
+
+    def appended(self, partition: int, offsets: Sequence[int], values: Sequence[bytes | None]) -> None:
+        """What was produced, poison and all, is at these offsets."""
 
     async def _abort(self, partition: int) -> None:
         """A transaction that was given up: its records are nobody's rows."""
@@ -221,7 +236,7 @@ class Cell:
             offload=InlineOffload(),
             faults=faults,
         )
-        return Landing(deps, SETTINGS)
+        return Landing(deps, self.settings)
 
     def _seen(
         self, process: Process, faults: FaultPoints, objects: FaultyObjects, catalog: FaultyCatalog, chance: random.Random
@@ -347,7 +362,7 @@ def marker(*, commit: bool, producer_id: int, sequence: int = 0) -> bytes:
 async def story(cell: Cell, form: str) -> None:
     """One run, see the module."""
     outcome, chance = cell.outcome, cell.chance
-    await cell.world.topics.create("t", 2)
+    await cell.set_up()
     await cell.produce(4)
     bad = chance.randrange(1, 4)
     first = cell.start(
@@ -390,21 +405,21 @@ async def story(cell: Cell, form: str) -> None:
             cell.violate("LIVE", f"a process ended: {life.task.exception()!r}")
 
 
-def run_cell(point: str, answer: str, run: int) -> Outcome:
+def run_cell(point: str, answer: str, run: int, kind: type[Cell] = Cell) -> Outcome:
     """One run of one cell; ``run`` chooses the form and everything else. A run in which the point was not reached is not one."""
     for again in range(AGAIN_MAX):
-        outcome = _run(point, answer, run, again)
+        outcome = _run(point, answer, run, again, kind)
         if outcome.fired or outcome.violations:
             break
     return outcome
 
 
-def _run(point: str, answer: str, run: int, again: int) -> Outcome:
+def _run(point: str, answer: str, run: int, again: int, kind: type[Cell]) -> Outcome:
     rest = (run + POINTS.index(point) + ANSWERS.index(answer)) % 2 == 1
     outcome = Outcome(point=point, answer=answer, form=FORMS[run % len(FORMS)], rest=rest)
 
     async def main() -> None:
-        cell = Cell(outcome, run + 1_000 * again)
+        cell = kind(outcome, run + 1_000 * again)
         try:
             await story(cell, outcome.form)
         finally:
