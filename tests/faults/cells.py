@@ -2,6 +2,7 @@
 
     python -m tests.faults.cells --runs 5        writes docs/results/fault-matrix.json; goes on where it was stopped
     python -m tests.faults.cells --kind upsert   the same on a table with one row per key: docs/results/fault-matrix-upsert.json
+    python -m tests.faults.cells --kind route    the same on a route into three tables: docs/results/fault-matrix-route.json
     python -m tests.faults.cells --print         the table of the result file
 
 A cell's number in the table is its runs; a cell with a violation shows it. See tests/faults/onecell.py for what a run is.
@@ -22,12 +23,14 @@ from types import FrameType
 from typing import Any
 
 from tests.faults.onecell import ANSWERS, FORMS, POINTS, Cell, Outcome, run_cell
+from tests.faults.routecell import RouteCell
 from tests.faults.upsertcell import UpsertCell
 from tests.simulation.results import RESULTS, commit_id, write_result
 
 KINDS: dict[str, tuple[type[Cell], str]] = {
     "append": (Cell, "fault-matrix.json"),
     "upsert": (UpsertCell, "fault-matrix-upsert.json"),
+    "route": (RouteCell, "fault-matrix-route.json"),
 }
 Job = tuple[str, str, int, str]
 RUN_S_MAX = 60

@@ -25,6 +25,12 @@ def test_some_cells_of_tables_with_one_row_per_key() -> None:
         sound((point, answer, number % 15, "upsert"))
 
 
+def test_some_cells_of_a_route() -> None:
+    for number in range(5, len(CELLS), 9):
+        point, answer = CELLS[number]
+        sound((point, answer, number % 15, "route"))
+
+
 def sound(job: Job) -> None:
     _, outcome = run_one(job)
     assert not outcome.violations, outcome
