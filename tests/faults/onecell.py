@@ -282,6 +282,10 @@ class Cell:
     def landed(self) -> int:
         return sum(table.total_records() for ident in (TABLE, f"{TABLE}_dead") if (table := self.table(ident)) is not None)
 
+    def moved(self) -> int:
+        """What grows with every commit."""
+        return self.landed()
+
     def complete(self) -> bool:
         return self.landed() >= len(self.good) + len(self.bad)
 
@@ -312,10 +316,10 @@ class Cell:
     async def watch_loud(self, life: Life, seconds: float) -> None:
         """While ``life`` is at work: two intervals after progress stops, the published status names it."""
         loop = asyncio.get_running_loop()
-        end, still_since, last, loud_at = loop.time() + seconds, loop.time(), self.landed(), loop.time()
+        end, still_since, last, loud_at = loop.time() + seconds, loop.time(), self.moved(), loop.time()
         while loop.time() < end and not life.done.is_set():
             await asyncio.sleep(0.25)
-            now_landed = self.landed()
+            now_landed = self.moved()
             if now_landed != last or self.complete():
                 last, still_since = now_landed, loop.time()
                 continue

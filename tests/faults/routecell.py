@@ -30,6 +30,11 @@ class RouteCell(Cell):
         tables = [f"{TABLE}_dead", *(f"default.of_{kind}" for kind in KINDS)]
         return sum(table.total_records() for ident in tables if (table := self.table(ident)) is not None)
 
+    def moved(self) -> int:
+        """Records, and the snapshots of the home table, whose mark is the route's progress."""
+        home = self.table(f"{TABLE}_dead")
+        return self.landed() * 1_000 + (0 if home is None else int(home.metadata["last-sequence-number"]))
+
     def _rows(self, ident: str, partition: str, offset: str) -> Counter[tuple[int, int]]:
         if ident != TABLE:
             return super()._rows(ident, partition, offset)

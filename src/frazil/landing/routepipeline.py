@@ -201,10 +201,12 @@ class RoutePipeline:
         letters = [*parts.letters, *letters_of(ready)]
         if letters:
             await self._bury(letters, attempt)
+            self.board.note_commit(self.board.snapshot_id, rows=0, rejected=len(letters))
         self.source.enter("commit")
         result = await self._tables.commit(ready, attempt, patience_ms)
         self._snapshots |= result.snapshots
-        self.board.note_commit(self.board.snapshot_id, rows=result.rows, rejected=len(letters))
+        if result.snapshots:  # a round in which every table was left behind is none, or the stall would be silent (F26)
+            self.board.note_commit(self.board.snapshot_id, rows=result.rows, rejected=0)
         return replace(result, setbacks={**setbacks, **result.setbacks})
 
     async def _bury(self, letters: Sequence[DeadLetter], attempt: str) -> None:
