@@ -53,8 +53,11 @@ class Hand:
         """For ever. ``specs``: the landings there are; ``is_free``: whether the process has nothing of its own to do."""
         async for _ in self._deps.store.watch(_WATCHED):
             try:
-                while is_free() and (order := await self._next(specs())) is not None:
-                    await self._work(order, specs()[order.table])
+                while is_free():
+                    landings = specs()  # one look: a landing may be dropped while its order is taken
+                    if (order := await self._next(landings)) is None:
+                        break
+                    await self._work(order, landings[order.table])
             except FrazilError as error:
                 _LOG.warning("helping: %s", error)
 

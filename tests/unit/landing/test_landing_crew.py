@@ -156,6 +156,33 @@ def test_a_helper_that_takes_and_never_answers_costs_one_patience(monkeypatch: p
     run_virtual(work())
 
 
+def test_a_landing_dropped_while_its_order_is_taken_does_not_end_the_helper(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        world = World()
+        await filled(world)
+        owner, helper = world.landing(SETTINGS, share="a"), world.landing(SETTINGS, share="b")
+        take, dropped = frazil.landing.hand.take_order, []
+
+        async def taken(store: Any, order: Any, process: str, *, lease: int) -> bool:
+            done = await take(store, order, process, lease=lease)
+            if done and not dropped:
+                for each in (owner, helper):
+                    monkeypatch.setattr(each, "_wanted", {})
+                dropped.append(order.number)
+            return done
+
+        monkeypatch.setattr(frazil.landing.hand, "take_order", taken)
+        tasks = [spawn("owner", owner.run()), spawn("helper", helper.run())]
+        await asyncio.sleep(40)
+        assert dropped and not any(task.done() for task in tasks)
+        await whole(world)
+        owner.stop()
+        helper.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run_virtual(work())
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_shared_work_over_a_catalog_that_lies_with_processes_that_come_and_go(seed: int) -> None:
     async def work() -> None:
