@@ -40,7 +40,8 @@ class HttpResponse:
 
 def json_response(status: int, value: object, content_type: str = JSON) -> HttpResponse:
     """``value`` as JSON."""
-    return HttpResponse(status=status, body=json.dumps(value, ensure_ascii=False).encode(), content_type=content_type)
+    text = json.dumps(value, ensure_ascii=False)  # half a surrogate pair has no UTF-8: it goes out as JSON's own escape
+    return HttpResponse(status=status, body=text.encode(errors="backslashreplace"), content_type=content_type)
 
 
 Answer = Callable[[HttpRequest], Awaitable[HttpResponse]]

@@ -254,3 +254,16 @@ def test_f42_a_store_that_is_away_is_an_outage_and_not_a_miss() -> None:
             await StoredSchemas(on.book, on.clock).find([1])
 
     play(story)
+
+
+def test_half_a_surrogate_pair_and_a_version_of_thousands_of_digits_are_refused_by_name() -> None:
+    async def story(on: Client) -> None:
+        half = b'{"schema": "\\"string\\"", "references": [{"name": "\\ud800", "subject": "\\ud800", "version": 1}]}'
+        assert (await on.ask("POST", "/subjects/t-value/versions", half))[0] == 422
+        assert (await on.ask("PUT", "/config", b'{"compatibility": "\\ud800"}'))[0] == 422
+        assert (await on.register("t-value", '{"type": "string", "doc": "\\ud800"}'))[0] == 422
+        assert (await on.register("t-value", "é" + "[" * 100_000))[0] == 422
+        assert (await on.register("t-value", '{"type": "string"}'))[0] == 200
+        assert (await on.ask("GET", f"/subjects/t-value/versions/{'1' * 5000}"))[0] == 422
+
+    play(story)

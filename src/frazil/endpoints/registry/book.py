@@ -245,7 +245,10 @@ def canonical(schema: NewSchema) -> NewSchema:
         form: object = json.loads(schema.text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise invalid_schema(f"not JSON: {error}") from error
-    return replace(schema, text=json.dumps(form, separators=(",", ":"), ensure_ascii=False))
+    text = json.dumps(form, separators=(",", ":"), ensure_ascii=False)
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise invalid_schema("a text in it has half a surrogate pair")
+    return replace(schema, text=text)
 
 
 def _once(pairs: list[tuple[str, object]]) -> Mapping[str, object]:

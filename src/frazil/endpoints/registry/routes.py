@@ -19,6 +19,7 @@ from frazil.metadata.registered import NewSchema, SchemaReference, Subject, Subj
 TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _SUBJECT_CHARACTERS_MAX: Final = 249 + 6
 _VERSION_MAX: Final = 2**31 - 1
+_VERSION_DIGITS_MAX: Final = len(str(_VERSION_MAX))
 
 
 class RegistryApi:
@@ -187,6 +188,10 @@ def _body(request: HttpRequest) -> Mapping[str, Any]:
         found = json.loads(request.body or b"{}")
     except (ValueError, RecursionError) as error:
         raise Problem(42201, f"the body is not JSON: {error}") from error
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise Problem(42201, "the body has half a surrogate pair: that is no text") from error
     if not isinstance(found, dict):
         raise Problem(42201, "the body is no JSON object")
     return found
@@ -221,7 +226,7 @@ def _version(text: str) -> int | None:
     """A number, or None for the latest."""
     if text in ("latest", "-1"):
         return None
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= _VERSION_MAX):
+    if not (text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS_MAX and 0 < int(text) <= _VERSION_MAX):
         raise invalid_version(text[:40])
     return int(text)
 
