@@ -22,7 +22,7 @@ from frazil.kit.tasks import spawn
 from frazil.landing.decode import Consumed
 from frazil.landing.handover import Handover, decode_handover, encode_handover
 from frazil.metadata.landings import LandingSpec, put_landing
-from frazil.metadata.orders import ORDERS, TAKES
+from frazil.metadata.orders import ORDERS, TAKES, Order, take_order
 
 SPEC = LandingSpec(table="lake.t", topics=("t",), commit_interval_ms=1_000)
 SETTINGS = replace(auto_off(FAST), slice_bytes_max=900, help_patience_ms=4_000)
@@ -161,10 +161,10 @@ def test_a_landing_dropped_while_its_order_is_taken_does_not_end_the_helper(monk
         world = World()
         await filled(world)
         owner, helper = world.landing(SETTINGS, share="a"), world.landing(SETTINGS, share="b")
-        take, dropped = frazil.landing.hand.take_order, []
+        dropped: list[str] = []
 
-        async def taken(store: Any, order: Any, process: str, *, lease: int) -> bool:
-            done = await take(store, order, process, lease=lease)
+        async def taken(store: Any, order: Order, process: str, *, lease: int) -> bool:
+            done = await take_order(store, order, process, lease=lease)
             if done and not dropped:
                 for each in (owner, helper):
                     monkeypatch.setattr(each, "_wanted", {})
