@@ -79,6 +79,9 @@ class Hand:
             answer = Answer(number=order.number, handover=key)
         except FrazilError as error:
             answer = Answer(number=order.number, trouble=f"{self._others.name}: {error}")
+        except Exception as error:  # noqa: BLE001 - the seam to another's table: a bug there costs the order, and is loud
+            _LOG.exception("helping with %s", order.table)
+            answer = Answer(number=order.number, trouble=f"{self._others.name}: {type(error).__name__}: {error}")
         if not await within(answer_order(self._deps.store, order, answer), self._settings.call_deadline_ms, "answering an order"):
             _LOG.info("an order for %s was withdrawn before it was done", order.table)
             return
