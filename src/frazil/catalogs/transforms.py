@@ -55,12 +55,12 @@ class Transform:
 def parse_transform(text: str) -> Transform:
     """A transform as table metadata spells it. Raises Refused for one that is not known."""
     if found := _PARAMETERS.fullmatch(text):
-        number = int(found.group(2))
+        number = int(found.group(2)[:100])
         if not 0 < number <= _INT_MAX:
-            raise Refused(f"transform {text!r}: its number must be from 1 to {_INT_MAX}")
+            raise Refused(f"transform {text[:60]!r}: its number must be from 1 to {_INT_MAX}")
         return Transform(name=found.group(1), number=number)
     if text not in _FITS or text in ("bucket", "truncate"):
-        raise Refused(f"transform {text!r} is not known; known: {', '.join(_FITS)}")
+        raise Refused(f"transform {text[:60]!r} is not known; known: {', '.join(_FITS)}")
     return Transform(name=text)
 
 

@@ -19,6 +19,8 @@ from frazil.log.refs import Bounds, OffsetAt
 EARLIEST: Final = "earliest"
 FROM, TO = "from", "to"
 _OFFSET_MAX: Final = 2**63 - 1
+_OFFSET_DIGITS_MAX: Final = 100
+"""Python takes no number of some thousand digits."""
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 FindTime = Callable[[PartitionKey, int], Awaitable[OffsetAt | None]]
@@ -37,7 +39,7 @@ def parse_mark(text: str, *, about: str) -> Mark:
     if text == EARLIEST:
         return Mark(offset=0)
     if text.isascii() and text.isdecimal():
-        if int(text) > _OFFSET_MAX:
+        if len(text) > _OFFSET_DIGITS_MAX or int(text) > _OFFSET_MAX:
             raise Refused(f"{about}: {text[:40]} is no offset")
         return Mark(offset=int(text))
     try:

@@ -289,7 +289,7 @@ def _term(tokens: list[_Token], what: str) -> tuple[str, Transform, list[_Token]
 
 
 def _file_bytes(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or not FILE_BYTES_MIN <= int(text) < 1 << 40:
+    if not (text.isascii() and text.isdigit() and len(text) < 100) or not FILE_BYTES_MIN <= int(text) < 1 << 40:
         raise Refused(f"want a number of bytes, {FILE_BYTES_MIN} or more")
     return int(text)
 

@@ -209,7 +209,12 @@ def check_options(spec: LandingSpec) -> None:
             raise Refused(f"landing {spec.table}: unknown option {name[:80]!r}; {hint}known: {', '.join(OPTIONS)}")
         wrong = option.check(spec, value)
         if wrong:
-            raise Refused(f"landing {spec.table}: option {name}={value!r}: {wrong}")
+            raise Refused(f"landing {spec.table}: option {name}={_shortened(value, 200)!r}: {_shortened(wrong, 1_000)}")
+
+
+def _shortened(text: str, most: int) -> str:
+    """What is wrong often ends with what to do, so the middle goes."""
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 
 
 def options_page() -> str:

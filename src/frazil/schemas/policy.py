@@ -80,7 +80,7 @@ def parse_policy(options: Mapping[str, str], *, declared: bool, by_values: bool)
 def columns_max(options: Mapping[str, str]) -> int:
     """The option ``evolve.columns_max``: fields of the whole table, nested ones counted. Raises Refused."""
     text = options.get("evolve.columns_max", "1000")
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= COLUMNS_MAX):
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= COLUMNS_MAX):
         raise Refused(f"evolve.columns_max={text[:40]!r}: a whole number from 1 to {COLUMNS_MAX}")
     return int(text)
 
