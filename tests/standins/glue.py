@@ -25,9 +25,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.standins.scripted import WORD, Scripted
+
 REGION = "eu-central-1"
 KEY, SECRET = "AKIDGLUETEST", "glue-test-secret"
-_WORD = re.compile(r"([a-z0-9]+)(?:/([na]))?(?:\(([\d.]+)\))?")
 _NAME = re.compile(r"[a-z0-9_]{1,255}")
 _TABLE_MEMBERS = frozenset(
     {
@@ -61,7 +62,7 @@ class _Cut(Exception):
 
 
 @dataclass
-class GlueDouble:
+class GlueDouble(Scripted):
     """See the module."""
 
     versions_max: int = 100
@@ -78,7 +79,7 @@ class GlueDouble:
 
     def __post_init__(self) -> None:
         self._lock = threading.RLock()
-        self._late: list[threading.Timer] = []
+        self.late: list[threading.Timer] = []
         double = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -97,41 +98,15 @@ class GlueDouble:
                 return  # a client that hung up
 
         self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="glue double", daemon=True)
+        self.thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="glue double", daemon=True)
 
     @property
     def uri(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def start(self) -> GlueDouble:
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        for timer in self._late:
-            timer.cancel()
+    def end_server(self) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
-
-    def __enter__(self) -> GlueDouble:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def script(self, *words: str) -> None:
-        """What the next CreateTable and UpdateTable meet."""
-        for word in words:
-            if not _WORD.fullmatch(word):
-                raise ValueError(word)
-        self.faults.extend(words)
-
-    def settle(self) -> None:
-        """Waits until late requests are applied."""
-        for timer in self._late:
-            timer.join()
-        self._late.clear()
 
     def entry(self, database: str, name: str) -> dict[str, Any]:
         return self.tables[database, name]
@@ -259,7 +234,7 @@ class GlueDouble:
 
     def _meet(self, apply: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         word = self.faults.popleft() if self.faults else "ok"
-        found = _WORD.fullmatch(word)
+        found = WORD.fullmatch(word)
         assert found, word
         kind, applied, seconds = found.group(1), found.group(2), float(found.group(3) or 0)
         if kind == "ok":
@@ -283,7 +258,7 @@ class GlueDouble:
 
         timer = threading.Timer(seconds, arrive)
         timer.daemon = True
-        self._late.append(timer)
+        self.late.append(timer)
         timer.start()
 
 

@@ -12,7 +12,6 @@ Words — /n: not applied, /a: applied all the same:
 from __future__ import annotations
 
 import copy
-import re
 import threading
 import time
 from collections import deque
@@ -41,7 +40,7 @@ from thrift.protocol import TBinaryProtocol
 from thrift.server import TServer
 from thrift.transport import TSocket, TTransport
 
-_WORD = re.compile(r"([a-z0-9]+)(?:/([na]))?(?:\(([\d.]+)\))?")
+from tests.standins.scripted import WORD, Scripted
 
 
 class _Cut(TTransport.TTransportException):
@@ -59,7 +58,7 @@ class _Lock:
 
 
 @dataclass
-class HiveDouble:
+class HiveDouble(Scripted):
     """See the module."""
 
     compares: bool = True
@@ -75,46 +74,20 @@ class HiveDouble:
     def __post_init__(self) -> None:
         self._guard = threading.RLock()
         self._next_lock = 1
-        self._timers: list[threading.Timer] = []
+        self.late: list[threading.Timer] = []
         self._socket = TSocket.TServerSocket("127.0.0.1", 0)
         self._socket.listen()
         self.port = int(self._socket.handle.getsockname()[1])
         processor = ThriftHiveMetastore.Processor(_Handler(self))
         self._server = _Server(processor, self._socket)
-        self._thread = threading.Thread(target=self._server.serve, name="hive double", daemon=True)
+        self.thread = threading.Thread(target=self._server.serve, name="hive double", daemon=True)
 
     @property
     def uri(self) -> str:
         return f"hive://127.0.0.1:{self.port}"
 
-    def start(self) -> HiveDouble:
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        for timer in self._timers:
-            timer.cancel()
+    def end_server(self) -> None:
         self._server.stop()
-        self._thread.join()
-
-    def __enter__(self) -> HiveDouble:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def script(self, *words: str) -> None:
-        """What the next create_table and alter_table meet."""
-        for word in words:
-            if not _WORD.fullmatch(word):
-                raise ValueError(word)
-        self.faults.extend(words)
-
-    def settle(self) -> None:
-        """Waits until late requests are applied."""
-        for timer in self._timers:
-            timer.join()
-        self._timers.clear()
 
     def leave_lock(self, database: str, name: str, *, agent: str) -> int:
         """A lock as a process that was killed leaves it."""
@@ -135,7 +108,7 @@ class HiveDouble:
 
     def _meet(self, apply: Callable[[], None]) -> None:
         word = self.faults.popleft() if self.faults else "ok"
-        found = _WORD.fullmatch(word)
+        found = WORD.fullmatch(word)
         assert found, word
         kind, applied, seconds = found.group(1), found.group(2), float(found.group(3) or 0)
         if kind == "ok":
@@ -144,7 +117,7 @@ class HiveDouble:
         if kind == "late":
             timer = threading.Timer(seconds, self._arrive, (apply,))
             timer.daemon = True
-            self._timers.append(timer)
+            self.late.append(timer)
             timer.start()
             raise _Cut
         if applied == "a":

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import secrets
 import socket
 import threading
@@ -41,8 +40,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import update_table_metadata
 
 from tests.standins.rest_products import as_nessie, place_outside
-
-_WORD = re.compile(r"([a-z0-9]+)(?:/([na]))?(?:\(([\d.]+)\))?")
+from tests.standins.scripted import WORD, Scripted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +112,7 @@ class _Table:
     location: str
 
 
-class RestCatalogDouble:
+class RestCatalogDouble(Scripted):
     """See the module."""
 
     def __init__(self, directory: Path, rules: DoubleRules | None = None, *, vend: Vend | None = None) -> None:
@@ -133,7 +131,7 @@ class RestCatalogDouble:
         self._tables: dict[tuple[str, ...], _Table] = {}
         self._namespaces: set[tuple[str, ...]] = set()
         self._lock = threading.RLock()
-        self._late: list[threading.Timer] = []
+        self.late: list[threading.Timer] = []
         self._io = load_file_io(dict(self.rules.io), self._root)
         double = self
 
@@ -155,7 +153,7 @@ class RestCatalogDouble:
                 return  # a client that hung up
 
         self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="rest double", daemon=True)
+        self.thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="rest double", daemon=True)
 
     # --- life ----------------------------------------------------------------------------------------------------------
 
@@ -167,29 +165,9 @@ class RestCatalogDouble:
     def uri(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> RestCatalogDouble:
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        for timer in self._late:
-            timer.cancel()
+    def end_server(self) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
-
-    def __enter__(self) -> RestCatalogDouble:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def script(self, *words: str) -> None:
-        """What the next commits meet."""
-        for word in words:
-            if not _WORD.fullmatch(word):
-                raise ValueError(word)
-        self.faults.extend(words)
 
     def say(self, status: int, message: str) -> None:
         """The next request for a table gets this answer."""
@@ -198,12 +176,6 @@ class RestCatalogDouble:
     def expire_tokens(self) -> None:
         """No token issued so far is accepted any more."""
         self.issued = dict.fromkeys(self.issued, 0.0)
-
-    def settle(self) -> None:
-        """Waits until late requests are applied."""
-        for timer in self._late:
-            timer.join()
-        self._late.clear()
 
     def metadata(self, ident: str) -> dict[str, Any]:
         return json.loads(self._tables[tuple(ident.split("."))].metadata.model_dump_json())
@@ -443,7 +415,7 @@ class RestCatalogDouble:
     # --- faults ----------------------------------------------------------------------------------------------------------------
 
     def _meet(self, word: str, apply: Callable[[], Any]) -> Any:
-        found = _WORD.fullmatch(word)
+        found = WORD.fullmatch(word)
         assert found, word
         kind, applied, seconds = found.group(1), found.group(2), float(found.group(3) or 0)
         if kind == "ok":
@@ -477,7 +449,7 @@ class RestCatalogDouble:
 
         timer = threading.Timer(seconds, arrive)
         timer.daemon = True
-        self._late.append(timer)
+        self.late.append(timer)
         timer.start()
 
 
