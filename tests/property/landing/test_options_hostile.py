@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -171,3 +172,21 @@ def judge(spec: LandingSpec) -> None:
         reason = str(refused)
         assert "lake.events" in reason
         assert len(reason) < 4_000, (spec.options, reason[:300])
+
+
+@pytest.mark.parametrize("text", ["00000100099", "000000001" + "9" * 5_000, "9" * 5_000])
+def test_zeros_before_a_number_do_not_lift_the_cap_of_columns(text: str) -> None:
+    with pytest.raises(Refused, match="a whole number from 1 to 10000"):
+        check_options(LandingSpec(table="lake.events", topics=("t",), value="json", options={"evolve.columns_max": text}))
+
+
+@pytest.mark.parametrize(("name", "text"), [("from", "9" * 5_000), ("to", "9" * 5_000), ("file_bytes", "9" * 5_000)])
+def test_a_number_of_thousands_of_digits_is_refused_by_name(name: str, text: str) -> None:
+    with pytest.raises(Refused, match=f"option {name}"):
+        check_options(LandingSpec(table="lake.events", topics=("t",), value="json", options={name: text}))
+
+
+@pytest.mark.parametrize("name", ["partition", "sort"])
+def test_a_transform_with_thousands_of_digits_is_refused_by_name(name: str) -> None:
+    with pytest.raises(Refused, match=f"option {name}.*from 1 to"):
+        check_options(LandingSpec(table="lake.events", topics=("t",), value="json", options={name: f"bucket({'9' * 5_000}, id)"}))
