@@ -111,7 +111,7 @@ def replay(session: Session, /, table: str, execute: bool, **given: Any) -> None
         found = [(verb, "", "", answer.landed), ("in the table already", "", "", answer.there_already)]
         found += [("refused again", code, reason, count) for code, reason, count in answer.refused]
         show(("what", "code", "reason", "letters"), found, session.output)
-        say(f"{answer.chosen} letters of {table} were replayed" if execute else "nothing was changed; --execute does it")
+        say(f"{answer.landed} of {answer.chosen} letters of {table} landed" if execute else "nothing was changed; --execute does it")
 
     run(work())
 

@@ -133,7 +133,10 @@ def reset(
 def _tell(table: str, rows: Sequence[LandResetRow], *, delete_rows: bool, allow_duplicates: bool) -> None:
     again, skipped, there = (sum(counts) for counts in zip(*((r.read_again, r.skipped, r.rows or 0) for r in rows), strict=True))
     if again:
-        what = "are deleted" if delete_rows else "will be there twice" if allow_duplicates else "would be there twice"
+        twice = "be there twice, unless the table has one row per key"
+        what = "are deleted" if delete_rows else f"will {twice}" if allow_duplicates else f"would {twice}"
         say(f"{again:,} offsets will be read again; {there:,} rows of {table} {what}")
+        if there and not (delete_rows or allow_duplicates):
+            say("then say --delete-rows, or --allow-duplicates; without one of them it is refused")
     if skipped:
         say(f"{skipped:,} offsets will never be read; the snapshot records the loss")

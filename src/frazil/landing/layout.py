@@ -121,7 +121,7 @@ def laid_out_table(wanted: WantedLayout, creation: CreateTable) -> CreateTable:
     missing = missing_columns(wanted.layout, schema)
     if missing:
         raise Refused(
-            f"options partition and sort name {', '.join(missing)}, and the columns of the first records are "
+            f"the options partition or sort name {', '.join(missing)}, and the columns of the first records are "
             f"{', '.join(creation.schema.names)[:300]}; declare the columns, or choose others"
         )
     spec, order = spec_of_new_table(wanted.layout, schema), order_of_new_table(wanted.layout, schema)
