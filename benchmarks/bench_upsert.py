@@ -376,7 +376,7 @@ def main() -> int:
     command = f"python benchmarks/bench_upsert.py --keys {options.keys} --updates {options.updates}"
     document = frame(command, "20 M keys, 10 M updates and deletes, queried meanwhile", found)
     if options.out:
-        write(document, pathlib.Path(options.out))
+        write(options.out, document)
     return 0
 
 
