@@ -27,7 +27,7 @@ from frazil.metadata.port import MetadataStore
 
 _SLICES_MIN: Final = 2
 """So many slices must wait before others are asked: for less it does not pay."""
-_POLL_S: Final = 0.1
+_POLL_S: Final = 0.02
 _ALONE_OPTIONS: Final = ("mode", "envelope", "route", "from", "to", "deadletters.stop")
 """Landings with one of these go alone: order of events, bounds or counts over the whole slice matter there."""
 
