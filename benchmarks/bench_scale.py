@@ -6,8 +6,8 @@ Each process is held to one core. Two loads: one huge topic (eight partitions, o
 four topics with a table each (tables are shared). Rates are read from snapshots, between the first and last tenth of rows,
 so that starting processes and waiting for a lease are left out. Every row is counted at the end.
 
-``ceiling``: two processes at once on two clusters that share nothing, against one alone. It is what two processors of this machine give: two
-threads of one core give far less than two cores do.
+``ceiling``: two processes at once on two clusters that share nothing, against one alone. It is what two processors of this machine give:
+two threads of one core give far less than two cores do.
 """
 
 from __future__ import annotations
