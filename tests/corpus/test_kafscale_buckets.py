@@ -85,7 +85,8 @@ def draw(seed: int) -> Drawn:
         if chance.random() < 0.2:
             base += chance.randrange(1, 9)  # acknowledged and lost, or never written
     last = f"segments/events/0/segment-{max(int(key[-24:-4]) for key in drawn.objects if key.endswith('.kfs')):020d}"
-    drawn.objects.setdefault(f"{last}.index", b"IDX\0broken")
+    for done in (last, stem):  # where nothing begins behind it, a segment is done when it has an index, good or not
+        drawn.objects.setdefault(f"{done}.index", b"IDX\0broken")
     open_from = min((offsets[0] for offsets in undecided.values()), default=2**63)
     drawn.rows = sorted(offset for offset in seen if offset < open_from and offset not in aborted)
     beside = {
