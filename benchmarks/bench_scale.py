@@ -31,6 +31,7 @@ from benchmarks.results import frame, write
 from frazil.admin.port import TableDetail
 from frazil.assembly.settings import FrazilSettings
 from frazil.assembly.tables import open_tables
+from frazil.kit.errors import Missing
 
 LOADS = {"one_topic": ("huge",), "four_topics": ("a", "b", "c", "d")}
 PARTITIONS = {"one_topic": 8, "four_topics": 2}
@@ -88,8 +89,8 @@ async def details(directory: pathlib.Path, load: str) -> list[TableDetail]:
         for topic in LOADS[load]:
             try:
                 found.append(await tables.describe(f"lake.{topic}"))
-            except Exception:  # noqa: BLE001 - not there yet
-                continue
+            except Missing:
+                continue  # not there yet
         return found
 
 

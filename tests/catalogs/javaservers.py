@@ -271,5 +271,5 @@ def _await(process: subprocess.Popen[bytes], port: int, log: pathlib.Path) -> No
         with contextlib.suppress(OSError):
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
             return
-        time.sleep(0.1)
+        time.sleep(0.1)  # until the port opens or the deadline comes: a JVM says nothing sooner
     raise RuntimeError(log.read_text(errors="replace")[-3000:])

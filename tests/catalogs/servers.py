@@ -141,7 +141,7 @@ def killed_landing(server: Server, directory: pathlib.Path, points: Sequence[str
                     raise Violation(f"{point} did not fire: {(directory / 'land.log').read_text()[-1500:]}")
                 work.send(60)
                 work.settle()
-                time.sleep(0.2)
+                time.sleep(0.2)  # landing takes what was sent; the kill comes at its own point, or the deadline
             if not deployment.fired("land"):
                 raise Violation(f"landing died without {point}: {(directory / 'land.log').read_text()[-1500:]}")
         deployment.start("land")
@@ -159,7 +159,7 @@ def killed_landing(server: Server, directory: pathlib.Path, points: Sequence[str
             if time.monotonic() > end:
                 log = (directory / "land.log").read_text()[-1500:]
                 raise Violation(f"{len(have)} of {len(good)} rows, {len(letters)} of {len(bad)} letters\n{log}")
-            time.sleep(0.3)
+            time.sleep(0.3)  # rows show up with the landing's next commit, or the deadline
     finally:
         deployment.close()
 

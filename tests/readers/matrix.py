@@ -108,7 +108,7 @@ def wait_for_rows(catalog: SqlCatalog, rows: Mapping[str, int]) -> None:
                 if snapshot is not None and snapshot.summary is not None and snapshot.summary["total-records"] == str(count):
                     del missing[name]
         assert time.monotonic() < deadline, f"never landed: {missing}"
-        time.sleep(0.1)
+        time.sleep(0.1)  # polls the catalog until the deadline above
 
 
 def compare(catalog: SqlCatalog, tables: Sequence[Load], readers: Sequence[Reader]) -> Found:

@@ -48,7 +48,7 @@ class Lake:
         self.writer = FileWriter(deps)
         self.delta = RowDelta(self.committer, self.writer)
         self.rewriter = Rewriter(self.committer, self.delta, EAGER)
-        self.library = SqlCatalog("frazil", uri=f"sqlite:///{directory}/catalog.db")
+        self.foreign = SqlCatalog("frazil", uri=f"sqlite:///{directory}/catalog.db")
 
     async def change(self, table: LoadedTable, write: str, rows: list[Row], gone: list[Row], keys: list[str]) -> LoadedTable:
         key_schema = pa.schema([SCHEMA.field(name) for name in keys])
@@ -119,7 +119,7 @@ def test_readers_see_one_row_per_key(
     for stage in ("deletes in place", "folded"):
         if stage == "folded":
             asyncio.run(fold(lake, name))
-        table = lake.library.load_table(name)
+        table = lake.foreign.load_table(name)
         for reader in readers:
             if reader.name == "pyiceberg" and write == "equality" and stage != "folded":
                 continue

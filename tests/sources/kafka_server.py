@@ -91,7 +91,7 @@ class KafkaServer:
             with socket.socket() as probe:
                 if probe.connect_ex((host, int(port))) == 0:
                     return
-            time.sleep(0.1)
+            time.sleep(0.1)  # until the broker listens, or has ended
         raise AssertionError("Kafka does not listen")
 
     def kill(self) -> None:
@@ -179,4 +179,4 @@ def until(condition: Any, patience_s: float = 60.0) -> None:
     deadline = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.1)
+        time.sleep(0.1)  # until the deadline above

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import re
 import threading
 from collections import deque
@@ -11,16 +12,16 @@ WORD = re.compile(r"([a-z0-9]+)(?:/([na]))?(?:\(([\d.]+)\))?")
 """A fault: its name, whether it is applied (``/a``) or not (``/n``), and a number in brackets."""
 
 
-class Scripted:
+class Scripted(abc.ABC):
     """A server in a thread. A subclass has ``faults`` and ``late``, and knows how to end its server."""
 
     faults: deque[str]
     late: list[threading.Timer]
     thread: threading.Thread
 
+    @abc.abstractmethod
     def end_server(self) -> None:
         """Closes the port."""
-        raise NotImplementedError
 
     def start(self) -> Self:
         self.thread.start()

@@ -160,7 +160,7 @@ def test_a_real_etcd_is_read_through_its_gateway() -> None:
                     if httpx.get(f"{address}/health").json()["health"] == "true":
                         break
                 except httpx.HTTPError:
-                    time.sleep(0.1)
+                    time.sleep(0.1)  # etcd does not listen yet
             asyncio.run(_on_etcd(address))
         finally:
             process.kill()
